@@ -1,0 +1,1 @@
+"""Chats on disk. The only room that knows SQLite; it knows no model and no event, only text and numbers."""
