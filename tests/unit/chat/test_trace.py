@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from draftlight.chat.trace import (
-    Trace,
     TokenSpan,
+    Trace,
     TraceChange,
     dump_event,
     dump_header,
