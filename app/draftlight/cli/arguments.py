@@ -1,0 +1,156 @@
+"""The command line as typed values. Imports nothing but the standard library, so that `--version` answers at once."""
+
+import argparse
+import math
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NoReturn, TypeVar
+
+from draftlight import __version__
+from draftlight.errors import UserError
+
+MAX_DRAFT_LENGTH = 16  # settings.MAX_DRAFT_LENGTH, which takes a tenth of a second to import
+COMMANDS = ("chat", "generate", "probe", "models")
+_Number = TypeVar("_Number", int, float)
+
+
+class Arguments(argparse.Namespace):
+    """What was asked for. A command sets the fields that it has; `command` None asks for the window."""
+
+    command: str | None = None
+    json: bool = False
+    # which models, and how they are loaded
+    target: Path | None = None
+    draft: str | None = None
+    ctx: int = 0
+    threads: int = 0
+    kv: str = "q8_0"
+    # one answer
+    prompt: str = ""
+    raw: bool = False
+    system: str = ""
+    draft_length: int | None = 3
+    temperature: float = 0.8
+    seed: int | None = None
+    max_tokens: int = 512
+    mode: str = "fast"
+    top_k: int = 40
+    top_p: float = 0.95
+    min_p: float = 0.05
+    repeat_penalty: float = 1.0
+    stop: Sequence[str] = ()
+    # models
+    folders: Sequence[Path] = ()
+
+
+class _Parser(argparse.ArgumentParser):
+    """Reports a wrong command line like every other mistake, with a sentence and a remedy; takes no abbreviations."""
+
+    def __init__(self, **settings: Any) -> None:  # noqa: ANN401 - argparse's own settings, passed through
+        super().__init__(allow_abbrev=False, **settings)
+
+    def error(self, message: str) -> NoReturn:
+        sentence = message[:1].upper() + message[1:].rstrip(".") + "."
+        raise UserError(f"The command line was not understood: {sentence}", f"See `{self.prog} --help`.")
+
+
+def parse(argv: Sequence[str]) -> Arguments:
+    """Return the arguments as values. A path to a .gguf file alone asks for the window with that target.
+
+    Raises UserError for a command line that makes no sense, SystemExit after `--help` and `--version`.
+    """
+    parser = _parser()
+    if len(argv) == 1 and argv[0].lower().endswith(".gguf"):
+        return Arguments(target=Path(argv[0]))
+    return parser.parse_args(argv, namespace=Arguments())
+
+
+def _parser() -> _Parser:
+    parser = _Parser(
+        prog="draftlight",
+        description="Local chat that shows speculative decoding as it happens. Without a command the window opens; "
+        "a .gguf file alone opens the window with that target model.",
+    )
+    parser.add_argument("--version", action="version", version=f"draftlight {__version__}")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND")
+
+    generate = commands.add_parser("generate", help="answer one prompt and end")
+    generate.add_argument("prompt", metavar="PROMPT", help="the prompt; - reads it from the standard input")
+    generate.add_argument("--raw", action="store_true", help="give the prompt to the model as it is, no chat template")
+    generate.add_argument("--stop", action="append", default=[], metavar="TEXT", help="end before it; repeatable")
+    _add_json(generate, "one JSON object a line for each event")
+    _add_pair(generate)
+    _add_answer(generate)
+
+    chat = commands.add_parser("chat", help="chat in the terminal; the chats are the window's")
+    _add_pair(chat)
+    _add_answer(chat)
+
+    probe = commands.add_parser("probe", help="load a pair in this process and say what it can do here")
+    _add_json(probe, "the result as one JSON object")
+    _add_pair(probe)
+
+    models = commands.add_parser("models", help="list the model files found here, and which may draft for which")
+    models.add_argument("folders", nargs="*", type=Path, metavar="FOLDER", help="further folders to look in")
+    _add_json(models, "the list as one JSON object")
+    return parser
+
+
+def _add_json(parser: argparse.ArgumentParser, meaning: str) -> None:
+    parser.add_argument("--json", action="store_true", help=meaning)
+
+
+def _add_pair(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("models (the starter pair where neither is named)")
+    group.add_argument("--target", type=Path, metavar="FILE", help="GGUF file of the target model")
+    group.add_argument("--draft", metavar="FILE|ngram|none", help="GGUF file of the draft model, ngram or none")
+    group.add_argument("--ctx", type=_number(int, 0), default=0, metavar="N", help="context length; 0: the model's own")
+    group.add_argument("--threads", type=_number(int, 0), default=0, metavar="N", help="0: one for each physical core")
+    group.add_argument("--kv", choices=("q8_0", "f16"), default="q8_0", help="type of the key-value cache")
+
+
+def _add_answer(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("the answer")
+    group.add_argument(
+        "--k", dest="draft_length", type=draft_length, default=3, metavar="N|auto", help="draft length K, 0 to 16"
+    )
+    group.add_argument("--temperature", type=temperature, default=0.8, metavar="T", help="0 is greedy")
+    group.add_argument("--seed", type=seed, metavar="S", help="a fresh one where it is left out")
+    group.add_argument("--max-tokens", type=_number(int, 1), default=512, metavar="N", help="longest answer")
+    group.add_argument("--mode", choices=("exact", "fast"), default="fast", help="how strictly equal to plain decoding")
+    group.add_argument("--top-k", type=_number(int, 0), default=40, metavar="N", help="0: off")
+    group.add_argument("--top-p", type=_number(float, 0, 1), default=0.95, metavar="P", help="1: off")
+    group.add_argument("--min-p", type=_number(float, 0, 1), default=0.05, metavar="P", help="0: off")
+    group.add_argument("--repeat-penalty", type=_number(float, 0.1, 5), default=1.0, metavar="R", help="1: off")
+    group.add_argument("--system", default="", metavar="TEXT", help="system prompt")
+
+
+def draft_length(text: str) -> int | None:
+    """Read a draft length: 0 to 16, or None for `auto`. Raises argparse.ArgumentTypeError."""
+    return None if text == "auto" else _number(int, 0, MAX_DRAFT_LENGTH)(text)
+
+
+def temperature(text: str) -> float:
+    """Read a temperature: 0 to 5. Raises argparse.ArgumentTypeError."""
+    return _number(float, 0, 5)(text)
+
+
+def seed(text: str) -> int:
+    """Read a seed: what SQLite can keep and is not negative. Raises argparse.ArgumentTypeError."""
+    return _number(int, 0, 2**63 - 1)(text)
+
+
+def _number(kind: Callable[[str], _Number], low: float, high: float = math.inf) -> Callable[[str], _Number]:
+    """Return a reader of numbers of that kind from `low` to `high`."""
+
+    def read(text: str) -> _Number:
+        try:
+            value = kind(text)
+        except ValueError:
+            raise argparse.ArgumentTypeError(f"{text!r} is not a number of the right kind") from None
+        if not low <= value <= high:
+            bounds = f"at least {low}" if high == math.inf else f"from {low} to {high}"
+            raise argparse.ArgumentTypeError(f"{text} is out of range, it must be {bounds}")
+        return value
+
+    return read

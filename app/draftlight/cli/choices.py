@@ -1,0 +1,57 @@
+"""The command line's choices as the values that loader, engine and service take."""
+
+import secrets
+from pathlib import Path
+
+from draftlight import paths
+from draftlight.cli.arguments import Arguments
+from draftlight.engine.sampling import SamplingParams
+from draftlight.errors import UserError
+from draftlight.settings import NGRAM, NO_DRAFT, KvType, PairSettings
+
+
+def pair_settings(arguments: Arguments) -> PairSettings:
+    """Return the pair that was named; the starter pair where nothing was. Raises UserError where that is missing.
+
+    A target alone runs plain; a draft alone drafts for the starter target.
+    """
+    draft: Path | None = None
+    if arguments.draft is not None and arguments.draft not in {NGRAM, NO_DRAFT}:
+        draft = Path(arguments.draft)
+    elif arguments.draft is None and arguments.target is None:
+        draft = paths.starter_draft()
+    return PairSettings(
+        target=arguments.target if arguments.target is not None else starter_target(),
+        draft=draft,
+        ngram=arguments.draft == NGRAM,
+        n_ctx=arguments.ctx,
+        n_threads=arguments.threads,
+        kv_type=KvType(arguments.kv),
+    )
+
+
+def starter_target() -> Path:
+    """Return the starter target's file. Raises UserError where it was never fetched."""
+    path = paths.starter_target()
+    if not path.is_file():
+        raise UserError(
+            f"The starter target is not here: {path}",
+            "Start Draftlight once with a network to fetch it, or name a model with --target FILE.",
+        )
+    return path
+
+
+def sampling_params(arguments: Arguments) -> SamplingParams:
+    """Return how tokens are drawn."""
+    return SamplingParams(
+        temperature=arguments.temperature,
+        top_k=arguments.top_k,
+        top_p=arguments.top_p,
+        min_p=arguments.min_p,
+        repeat_penalty=arguments.repeat_penalty,
+    )
+
+
+def seed_or_fresh(seed: int | None) -> int:
+    """Return the seed that was asked for, or a fresh one."""
+    return secrets.randbits(32) if seed is None else seed

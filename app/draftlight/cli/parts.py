@@ -1,0 +1,19 @@
+"""What the terminal needs of the rest: the parts that app.py builds and hands over."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from draftlight.chat.service import Loader
+from draftlight.engine.cancel import CancelToken
+from draftlight.history.store import HistoryStore
+from draftlight.settings import PairSettings
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """The loader, the chats on disk and the probe. `probe` loads a pair in this process and returns a frozen result."""
+
+    load: Loader
+    open_store: Callable[[], HistoryStore]
+    probe: Callable[[PairSettings, CancelToken], Any]
