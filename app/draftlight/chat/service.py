@@ -1,34 +1,56 @@
-"""One message from the person to the answer on disk. Knows prompts, the engine's events and the store; no llama.cpp, no Qt.
+"""One message from the person to the answer on disk.
+
+Knows prompts, the engine's events and the store; no llama.cpp, no Qt.
 
 The engine thread iterates these generators; every value they yield is frozen.
 """
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+import secrets
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from json import dumps
 from typing import Literal, Protocol, TypeAlias
 
-from draftlight.chat.prompt import ChatVocabulary
+from draftlight.chat.prompt import ChatMessage, ChatVocabulary, build_prompt, clean_text
+from draftlight.chat.trace import Trace, dump_event, dump_header, dump_stats
 from draftlight.engine.cancel import CancelToken
-from draftlight.engine.decoding import Mode, SpeculativeDecoder
-from draftlight.engine.events import Event, ModelLoading
+from draftlight.engine.decoding import GenerationRequest, Mode, SpeculativeDecoder
+from draftlight.engine.events import Event, GenerationFinished, ModelLoading, RoundVerified, StopReason
 from draftlight.engine.sampling import SamplingParams
+from draftlight.errors import UserError
+from draftlight.history.records import AnswerSettings, Message, Role, Status
 from draftlight.history.store import HistoryStore
-from draftlight.settings import PairSettings
+from draftlight.settings import NGRAM, NO_DRAFT, PairSettings
+
+_SAVE_SECONDS = 1.0
+_SEED_BITS = 31  # fits every spin box; a typed seed may be longer
+_LARGEST_SEED = 2**63 - 1
 
 
 class LoadedPair(Protocol):
     """What a loader hands over: a ready decoder and the target's vocabulary. Made by llama.loader, or by a test."""
 
     @property
-    def settings(self) -> PairSettings: ...
+    def settings(self) -> PairSettings:
+        """What is loaded."""
+        ...
+
     @property
-    def decoder(self) -> SpeculativeDecoder: ...
+    def decoder(self) -> SpeculativeDecoder:
+        """Both models, ready."""
+        ...
+
     @property
-    def vocabulary(self) -> ChatVocabulary: ...
+    def vocabulary(self) -> ChatVocabulary:
+        """The target's."""
+        ...
+
     @property
     def notices(self) -> tuple[str, ...]:
         """Sentences the person should see: a fallback that was taken, a draft that cannot serve and why."""
         ...
+
     def close(self) -> None:
         """Free both models."""
         ...
@@ -92,8 +114,216 @@ ChatEvent: TypeAlias = Event | ModelLoading | PairReady | MessageSaved | TurnsDr
 class ChatService:
     """Loads pairs, answers messages, saves them. One thread at a time uses it: the engine thread."""
 
-    def __init__(self, open_store: Callable[[], HistoryStore], load: Loader) -> None: ...
-    def load(self, settings: PairSettings, cancel: CancelToken) -> Iterator[ChatEvent]: ...
-    def unload(self) -> None: ...
-    def send(self, conversation_id: int, text: str, options: GenerationOptions, cancel: CancelToken) -> Iterator[ChatEvent]: ...
-    def regenerate(self, message_id: int, options: GenerationOptions, cancel: CancelToken) -> Iterator[ChatEvent]: ...
+    def __init__(
+        self, open_store: Callable[[], HistoryStore], load: Loader, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        """Start without models. `open_store` is called on the engine thread; `clock` counts seconds."""
+        self._open_store = open_store
+        self._load = load
+        self._clock = clock
+        self._pair: LoadedPair | None = None
+
+    def load(self, settings: PairSettings, cancel: CancelToken) -> Iterator[ChatEvent]:
+        """Free the pair that is loaded, then load another. Without PairReady at the end nothing is loaded."""
+        self.unload()
+        try:
+            for step in self._load(settings, cancel):
+                if isinstance(step, ModelLoading):
+                    yield step
+                else:
+                    self._pair = step
+        except BaseException:
+            self.unload()
+            raise
+        if self._pair is not None:
+            yield PairReady(self._pair.settings, self._pair.decoder.n_ctx, self._pair.notices)
+
+    def unload(self) -> None:
+        """Free both models."""
+        pair, self._pair = self._pair, None
+        if pair is not None:
+            pair.close()
+
+    def send(
+        self, conversation_id: int, text: str, options: GenerationOptions, cancel: CancelToken
+    ) -> Iterator[ChatEvent]:
+        """Save the person's message, then answer it. Raises UserError; the message stays on disk all the same."""
+        text = clean_text(text)
+        if not text.strip():
+            raise UserError("The message is empty.", "Write something first.")
+        with self._open_store() as store:
+            message = store.add_message(conversation_id, Role.USER, text)
+            yield _saved(message)
+            yield from self._answer(store, message, options, cancel)
+
+    def regenerate(self, message_id: int, options: GenerationOptions, cancel: CancelToken) -> Iterator[ChatEvent]:
+        """Answer again: the new answer is a branch beside the old one. `message_id`: an answer, or what it answers."""
+        with self._open_store() as store:
+            message = store.message(message_id)
+            if message.role is Role.ASSISTANT:
+                if message.parent_id is None:
+                    raise UserError("This answer has no question.", "Send a message instead.")
+                message = store.message(message.parent_id)
+            yield from self._answer(store, message, options, cancel)
+
+    def _answer(
+        self, store: HistoryStore, question: Message, options: GenerationOptions, cancel: CancelToken
+    ) -> Iterator[ChatEvent]:
+        """Generate and save one answer to a message that is on disk."""
+        if self._pair is None:
+            raise UserError("No model is loaded.", "Choose a target model, then ask for the answer again.")
+        decoder, vocabulary = self._pair.decoder, self._pair.vocabulary
+        turns = _turns(store.conversation(question.conversation_id).system_prompt, store.path_to(question.id))
+        reserve = min(options.max_new_tokens, decoder.n_ctx // 4)
+        prompt = build_prompt(vocabulary, turns, decoder.n_ctx, reserve)
+        if prompt.n_dropped_turns:
+            yield TurnsDropped(prompt.n_dropped_turns)
+        request = GenerationRequest(
+            prompt=tuple(prompt.tokens),
+            sampling=options.sampling,
+            seed=_seed(options),
+            draft_length=options.draft_length,
+            max_new_tokens=min(options.max_new_tokens, decoder.n_ctx - len(prompt.tokens)),
+            mode=options.mode,
+        )
+        answer = store.add_message(
+            question.conversation_id,
+            Role.ASSISTANT,
+            "",
+            parent_id=question.id,
+            status=Status.STREAMING,
+            settings=_made_with(self._pair.settings, request),
+        )
+        yield from _Recording(store, answer, self._clock).of(decoder.generate(request, cancel))
+
+
+class _Recording:
+    """Writes an answer down while it comes: about once a second, and at the end, however it ends."""
+
+    def __init__(self, store: HistoryStore, answer: Message, clock: Callable[[], float]) -> None:
+        self._store = store
+        self._answer = answer
+        self._clock = clock
+        self._saved_at = clock()
+        self._trace = Trace()
+        self._unsaved = [dump_header()]
+        self._failing = False
+
+    def of(self, events: Iterator[Event]) -> Iterator[ChatEvent]:
+        """Pass the events on and save them. What `events` raises passes through once the answer is marked."""
+        try:
+            yield self._report(Status.STREAMING)
+            for event in events:
+                self._note(event)
+                yield event
+                yield from self._save_if_due()
+        except (GeneratorExit, KeyboardInterrupt) as gone:  # the listener has gone: a stop, unless the end was near
+            self._save_and_keep(gone, *self._ending())
+            raise
+        except UserError as error:
+            self._save_and_keep(error, Status.FAILED, error_sentence=str(error))
+            yield self._report(Status.FAILED)
+            raise
+        except Exception as bug:
+            self._save_and_keep(bug, Status.FAILED, error_sentence="A fault in the program ended this answer.")
+            raise
+        status, reason = self._ending()
+        self._save(status, stop_reason=reason)
+        yield self._report(status)
+
+    def _ending(self) -> tuple[Status, StopReason]:
+        """How the answer ended, from its last event; an answer without one was stopped."""
+        reason = StopReason.CANCELLED if self._trace.finished is None else self._trace.finished.reason
+        return (Status.STOPPED if reason is StopReason.CANCELLED else Status.COMPLETE), reason
+
+    def _note(self, event: Event) -> None:
+        """Fold an event in; keep what the trace on disk needs: the prompt's last figures, rounds, the end."""
+        first_round = isinstance(event, RoundVerified) and not self._trace.rounds
+        self._trace.apply(event)
+        if first_round and self._trace.prompt is not None:
+            self._unsaved.append(dump_event(self._trace.prompt))
+        if isinstance(event, RoundVerified | GenerationFinished):
+            self._unsaved.append(dump_event(event))
+
+    def _save_if_due(self) -> Iterator[ChatEvent]:
+        """Save once a second. A failure is told once, tried again at each turn, and its end is told too."""
+        now = self._clock()
+        if now - self._saved_at < _SAVE_SECONDS:
+            return
+        self._saved_at = now
+        try:
+            self._save(Status.STREAMING)
+        except UserError as error:
+            if not self._failing:
+                self._failing = True
+                yield SaveFailed(str(error))
+            return
+        if self._failing:
+            self._failing = False
+            yield self._report(Status.STREAMING)
+
+    def _save(self, status: Status, *, stop_reason: str = "", error: str = "") -> None:
+        self._store.update_message(
+            self._answer.id,
+            text=self._trace.text,
+            status=status,
+            stop_reason=stop_reason,
+            error=error,
+            stats=dump_stats(self._trace.stats),
+            rounds=self._unsaved,
+        )
+        self._unsaved.clear()
+
+    def _save_and_keep(
+        self, error: BaseException, status: Status, stop_reason: str = "", error_sentence: str = ""
+    ) -> None:
+        """Save while `error` is on its way up: should saving fail too, the error carries that as a note."""
+        try:
+            self._save(status, stop_reason=stop_reason, error=error_sentence)
+        except UserError as failure:
+            error.add_note(str(failure))
+
+    def _report(self, status: Status) -> MessageSaved:
+        return MessageSaved(self._answer.conversation_id, self._answer.id, Role.ASSISTANT, status)
+
+
+def _saved(message: Message) -> MessageSaved:
+    return MessageSaved(message.conversation_id, message.id, message.role, message.status)
+
+
+def _turns(system_prompt: str, messages: Sequence[Message]) -> list[ChatMessage]:
+    """What the model is told. A broken-off answer counts as far as it came.
+
+    Questions whose answer never began are joined, because templates want the two sides to take turns.
+    """
+    turns = [ChatMessage("system", system_prompt)] if system_prompt.strip() else []
+    for message in messages:
+        if not message.text:
+            continue
+        if turns and turns[-1].role == message.role:
+            turns[-1] = ChatMessage(message.role, f"{turns[-1].text}\n\n{message.text}")
+        else:
+            turns.append(ChatMessage(message.role, message.text))
+    return turns
+
+
+def _seed(options: GenerationOptions) -> int:
+    if options.seed is None:
+        return secrets.randbits(_SEED_BITS)
+    if not 0 <= options.seed <= _LARGEST_SEED:
+        raise UserError(f"The seed {options.seed} is out of range.", f"Choose one from 0 to {_LARGEST_SEED}.")
+    return options.seed
+
+
+def _made_with(pair: PairSettings, request: GenerationRequest) -> AnswerSettings:
+    """What the answer's row remembers, so that it can be made again."""
+    drafts_without_model = NGRAM if pair.ngram else NO_DRAFT
+    return AnswerSettings(
+        seed=request.seed,
+        target=pair.target.name,
+        draft=drafts_without_model if pair.draft is None else pair.draft.name,
+        draft_length=request.draft_length,
+        temperature=request.sampling.temperature,
+        mode=request.mode,
+        sampling=dumps(asdict(request.sampling)),
+    )
