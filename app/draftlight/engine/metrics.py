@@ -7,7 +7,7 @@ from dataclasses import dataclass
 class SpeculationStats:
     """The figures of one generation. Times in milliseconds; rates are 0.0 where nothing was counted.
 
-    n_target_calls counts the target's forward passes that committed tokens (rounds), prefill apart.
+    A round is one target call. The first round takes its logits from the prompt's pass, so its time is prefill's.
     """
 
     n_prompt: int = 0
@@ -50,8 +50,8 @@ class SpeculationStats:
 
     @property
     def tokens_per_second(self) -> float:
-        """Committed tokens a second, prefill apart."""
-        return 1000.0 * self.n_committed / self.decode_ms if self.decode_ms > 0 else 0.0
+        """Committed tokens a second, prefill apart: the first token comes from the prompt's own pass."""
+        return 1000.0 * (self.n_committed - 1) / self.decode_ms if self.n_committed > 1 and self.decode_ms > 0 else 0.0
 
     @property
     def host_share(self) -> float:

@@ -35,6 +35,11 @@ class LanguageModel(Protocol):
         """Width of a row of logits."""
         ...
 
+    @property
+    def decode_seconds(self) -> float:
+        """Seconds spent so far inside the model's own forward passes, without the host code around them."""
+        ...
+
     def forward(self, tokens: Sequence[int], rows: int) -> FloatArray:
         """Append `tokens` to the cache and return the logits after each of the last `rows` of them.
 
@@ -56,6 +61,10 @@ class Tokenizer(Protocol):
 
     def piece(self, token: int) -> bytes:
         """UTF-8 bytes of a token, possibly part of a character; empty for control tokens."""
+        ...
+
+    def label(self, token: int) -> str:
+        """What to call a token on a screen: its text, or a control token's name; never empty for a known id."""
         ...
 
     def is_end(self, token: int) -> bool:

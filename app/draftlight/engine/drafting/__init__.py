@@ -1,0 +1,1 @@
+"""Where drafts come from: a small model, or the text's own repetitions."""

@@ -1,0 +1,82 @@
+"""What is told about each token: its probabilities, ranks, scores and fate. Changes nothing of what is committed."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from draftlight.engine.drafting.base import Drafted
+from draftlight.engine.events import Alternative, TokenFate, TokenReport
+from draftlight.engine.model import Token, Tokenizer
+from draftlight.engine.sampling import Sampler
+from draftlight.engine.text import Utf8Stream
+from draftlight.engine.verification import Judgement, Verdict
+
+_TOP = 5
+
+
+class Reporter:
+    """Writes the TokenReports of one generation."""
+
+    def __init__(self, tokenizer: Tokenizer, sampler: Sampler) -> None:
+        """Name tokens with `tokenizer`; score them with the generation's own noise."""
+        self._tokenizer = tokenizer
+        self._sampler = sampler
+
+    def drafted(self, proposal: Drafted, stream: Utf8Stream) -> TokenReport:
+        """Report a pending token; its text continues `stream`."""
+        return TokenReport(
+            id=proposal.token,
+            text=stream.feed(self._tokenizer.piece(proposal.token)),
+            fate=TokenFate.PENDING,
+            source=proposal.source,
+            q=proposal.q,
+            q_rank=proposal.rank,
+            draft_margin=proposal.margin,
+            draft_top=self._alternatives(proposal.top),
+            draft_ms=1000.0 * proposal.decode_seconds,
+        )
+
+    def judged(
+        self, pending: Sequence[TokenReport], verdict: Verdict, n_committed: int, position: int
+    ) -> tuple[TokenReport, ...]:
+        """Give each pending token of a round its fate.
+
+        `n_committed` of the round's tokens entered the answer: fewer than the verdict allows where the answer ended
+        among them; what lies behind the end was never needed, so it counts as not reached. `position` is the first
+        drafted token's index in the whole sequence.
+        """
+        judged = []
+        for place, report in enumerate(pending):
+            if place < min(verdict.n_accepted, n_committed):
+                fate = TokenFate.ACCEPTED
+            elif place == verdict.n_accepted < n_committed:
+                fate = TokenFate.REJECTED
+            else:
+                judged.append(replace(report, fate=TokenFate.NOT_REACHED))
+                continue
+            judged.append(self._with_target(replace(report, fate=fate), verdict.judgements[place], position + place))
+        return tuple(judged)
+
+    def target_token(self, verdict: Verdict, n_drafted: int, text: str, position: int) -> TokenReport:
+        """Report the target's own token at the end of a round: correction, bonus or plain."""
+        if not n_drafted:
+            fate = TokenFate.PLAIN
+        else:
+            fate = TokenFate.BONUS if verdict.n_accepted == n_drafted else TokenFate.CORRECTION
+        report = TokenReport(id=verdict.target_token, text=text, fate=fate)
+        return self._with_target(report, verdict.judgements[-1], position)
+
+    def _with_target(self, report: TokenReport, judgement: Judgement, position: int) -> TokenReport:
+        law, choice = judgement
+        return replace(
+            report,
+            p=law.probability(report.id),
+            p_rank=law.rank(report.id),
+            score=law.score(report.id, self._sampler.seed, position),
+            choice=Token(choice.token, self._tokenizer.label(choice.token)),
+            choice_score=choice.score,
+            margin=choice.margin,
+            target_top=self._alternatives(law.top(_TOP)),
+        )
+
+    def _alternatives(self, top: Sequence[tuple[int, float]]) -> tuple[Alternative, ...]:
+        return tuple(Alternative(token, self._tokenizer.label(token), share) for token, share in top)

@@ -1,0 +1,103 @@
+"""Drafters: in step with the text, within their limits, silent with a reason."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from draftlight.engine.cancel import CancelToken
+from draftlight.engine.context import Context
+from draftlight.engine.drafting.model import ModelDrafter
+from draftlight.engine.drafting.suffix import SuffixDrafter
+from draftlight.engine.sampling import Sampler, SamplingParams
+from toys import LetterTokenizer, TableModel
+
+GREEDY = Sampler(SamplingParams(temperature=0), seed=1)
+
+
+def proposals(drafter: ModelDrafter | SuffixDrafter, history: list[int], limit: int) -> list[int]:
+    return [drafted.token for drafted in drafter.draft(history, limit, GREEDY, CancelToken())]
+
+
+def model_drafter(model: TableModel, **tokenizer: int) -> ModelDrafter:
+    return ModelDrafter(Context(model), LetterTokenizer(**tokenizer), n_vocab=model.n_vocab)
+
+
+def test_the_draft_s_cache_is_kept_in_step_without_evaluating_anything_twice() -> None:
+    """After a rejection only the correction is fed; after a full acceptance the last draft token and the bonus."""
+    model = TableModel()
+    drafter = model_drafter(model)
+    history = [1, 2, 3]
+    draft = proposals(drafter, history, 3)
+    assert model.forwards == [3, 1, 1]
+    rejected = [*history, draft[0], (draft[1] + 1) % 16]
+    model.forwards.clear()
+    draft = proposals(drafter, rejected, 3)
+    assert model.forwards == [1, 1, 1]
+    accepted = [*rejected, *draft, 9]
+    model.forwards.clear()
+    proposals(drafter, accepted, 2)
+    assert model.forwards == [2, 1]
+
+
+def test_a_draft_ends_after_an_end_token() -> None:
+    model = TableModel()
+    first = int(model.row([1, 2]).argmax())
+    assert proposals(model_drafter(model, end=first), [1, 2], 5) == [first]
+
+
+def test_a_draft_model_with_a_full_context_is_silent_and_says_why() -> None:
+    drafter = model_drafter(TableModel(n_ctx=4))
+    assert len(proposals(drafter, [1, 2], 8)) == 3, "the last token drafted need not enter the cache"
+    assert proposals(drafter, [1, 2, 3, 4, 5], 8) == []
+    assert "full" in drafter.silence
+
+
+def test_padding_ids_of_a_wider_draft_vocabulary_are_never_proposed() -> None:
+    model = TableModel(20)
+    model.table[:, :, 16:] += 100.0
+    drafter = ModelDrafter(Context(model), LetterTokenizer(), n_vocab=16)
+    assert all(token < 16 for token in proposals(drafter, [1, 2], 4))
+
+
+def test_a_token_that_the_draft_model_does_not_know_silences_it() -> None:
+    drafter = model_drafter(TableModel(8))
+    assert proposals(drafter, [1, 12], 4) == []
+    assert "does not know" in drafter.silence
+
+
+def test_a_cancelled_draft_stops_before_the_next_forward_pass() -> None:
+    model, cancel = TableModel(), CancelToken()
+    draft = model_drafter(model).draft([1], 5, GREEDY, cancel)
+    next(draft)
+    cancel.cancel()
+    assert list(draft) == []
+    assert len(model.forwards) == 1
+
+
+def test_the_suffix_drafter_proposes_what_followed_last_time() -> None:
+    assert proposals(SuffixDrafter(), [1, 2, 3, 4, 5, 9, 1, 2, 3], 2) == [4, 5]
+
+
+def test_the_longest_common_suffix_wins_over_the_latest() -> None:
+    long_ago, lately = [7, 1, 2, 3, 50], [8, 1, 2, 3, 60]
+    assert proposals(SuffixDrafter(), [*long_ago, *lately, 7, 1, 2, 3], 1) == [50]
+    assert proposals(SuffixDrafter(), [*long_ago, *lately, 9, 1, 2, 3], 1) == [60]
+
+
+def test_a_text_without_repetition_is_left_alone_and_says_why() -> None:
+    drafter = SuffixDrafter()
+    assert proposals(drafter, list(range(20)), 4) == []
+    assert "not occurred" in drafter.silence
+
+
+@given(
+    histories=st.lists(st.lists(st.integers(0, 2), min_size=1, max_size=30), min_size=1, max_size=5),
+    limit=st.integers(1, 6),
+)
+def test_an_index_kept_up_proposes_what_a_fresh_one_would(histories: list[list[int]], limit: int) -> None:
+    """Also after edits: nothing of a text that was taken back may linger."""
+    kept = SuffixDrafter()
+    for history in histories:
+        grown = list(history)
+        for token in (0, 1, 0, 1):
+            grown.append(token)
+            assert proposals(kept, grown, limit) == proposals(SuffixDrafter(), grown, limit)
