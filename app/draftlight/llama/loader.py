@@ -1,0 +1,147 @@
+"""Two files and options in, a ready SpeculativeDecoder out; with progress, and freed again on a cancel or a failure."""
+
+import queue
+import threading
+from collections.abc import Callable, Generator, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from draftlight.engine.cancel import CancelToken
+from draftlight.engine.context import Context
+from draftlight.engine.decoding import SpeculativeDecoder
+from draftlight.engine.drafting.base import Drafter
+from draftlight.engine.drafting.model import ModelDrafter
+from draftlight.engine.drafting.suffix import SuffixDrafter
+from draftlight.engine.events import ModelLoading
+from draftlight.errors import UserError
+from draftlight.llama import preflight
+from draftlight.llama.backend import LlamaModel, LoadCancelled, ModelOptions
+from draftlight.llama.preflight import Preflight, prefill_chunk
+from draftlight.llama.probe import ModelProbe
+from draftlight.llama.vocabulary import LlamaVocabulary
+from draftlight.settings import PairSettings
+
+_COMPARED_TOKENS = 1000  # of both vocabularies; the header check has compared them all
+_REPORT_STEP = 0.05
+
+Check = Callable[[PairSettings, CancelToken], Preflight]
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedLlamaPair:
+    """A ready pair. `settings` are those that work here: preflight may have changed them, and `notices` then say so."""
+
+    settings: PairSettings
+    decoder: SpeculativeDecoder
+    vocabulary: LlamaVocabulary
+    notices: tuple[str, ...]
+    models: tuple[LlamaModel, ...]
+
+    def close(self) -> None:
+        """Free the models; the decoder and the vocabulary must not be used afterwards."""
+        for model in reversed(self.models):
+            model.close()
+
+
+def load(
+    settings: PairSettings, cancel: CancelToken, *, check: Check = preflight.run
+) -> Iterator[ModelLoading | LoadedLlamaPair]:
+    """Report the steps and, last, the pair, which the receiver closes. After a cancel it ends without a pair.
+
+    `check` finds out in a child process what works here. Raises UserError: a file that cannot be loaded, a draft model
+    of another vocabulary. Whatever was loaded by then is freed.
+    """
+    with ExitStack() as loaded:
+        try:
+            pair = yield from _load_pair(settings, cancel, check, loaded)
+        except LoadCancelled:
+            return
+        loaded.pop_all()
+    yield pair
+
+
+def _load_pair(
+    settings: PairSettings, cancel: CancelToken, check: Check, loaded: ExitStack
+) -> Generator[ModelLoading, None, LoadedLlamaPair]:
+    yield ModelLoading(f"Checking how {settings.target.name} runs on this computer")
+    checked = check(settings, cancel)
+    settings, notices = checked.settings, list(checked.notices)
+    options = ModelOptions.of_pair(settings)
+    target = loaded.enter_context((yield from _load_model(settings.target, options, cancel)))
+    if settings.n_ctx > target.n_ctx:
+        notices.append(
+            f"{target.path.name} was trained on contexts of {target.n_ctx:,} tokens, so its context is that long, "
+            f"not {settings.n_ctx:,}."
+        )
+    models = [target]
+    drafter: Drafter | None = None
+    if settings.draft is not None or settings.ngram:
+        if not target.can_roll_back:
+            notices.append(f"{target.path.name} cannot take back tokens that it has read, so it runs without drafts.")
+        elif settings.draft is None:
+            drafter = SuffixDrafter()
+        else:
+            draft_options = replace(options, n_ctx=target.n_ctx)
+            draft = loaded.enter_context((yield from _load_model(settings.draft, draft_options, cancel)))
+            _require_same_vocabulary(target, draft)
+            models.append(draft)
+            drafter = ModelDrafter(_context(draft, checked.report.draft), draft.vocabulary, target.n_vocab)
+    decoder = SpeculativeDecoder(_context(target, checked.report.target), drafter, target.vocabulary)
+    return LoadedLlamaPair(settings, decoder, target.vocabulary, tuple(notices), tuple(models))
+
+
+def _context(model: LlamaModel, measured: ModelProbe | None) -> Context:
+    return Context(model) if measured is None else Context(model, prefill_chunk(measured))
+
+
+def _load_model(path: Path, options: ModelOptions, cancel: CancelToken) -> Generator[ModelLoading, None, LlamaModel]:
+    """Load one file on a thread of its own, so that its progress can be reported. Raises UserError, LoadCancelled."""
+    step = f"Loading {path.name}"
+    fractions: queue.SimpleQueue[float | None] = queue.SimpleQueue()
+    abandoned = threading.Event()
+    told = 0.0
+
+    def report(fraction: float) -> bool:
+        nonlocal told
+        if fraction >= told + _REPORT_STEP:
+            told = fraction
+            fractions.put(fraction)
+        return not (cancel.cancelled or abandoned.is_set())
+
+    with ThreadPoolExecutor(1, thread_name_prefix="load-model") as pool:
+        future = pool.submit(LlamaModel, path, options, report)
+        future.add_done_callback(lambda _: fractions.put(None))
+        try:
+            yield ModelLoading(step, 0.0)
+            while (fraction := fractions.get()) is not None:
+                yield ModelLoading(step, fraction)
+        except BaseException:
+            abandoned.set()
+            _close_when_done(future)
+            raise
+    model = future.result()
+    if cancel.cancelled:
+        model.close()
+        raise LoadCancelled
+    return model
+
+
+def _close_when_done(future: "Future[LlamaModel]") -> None:
+    """Free a model that nobody waits for any more."""
+    if future.exception() is None:
+        future.result().close()
+
+
+def _require_same_vocabulary(target: LlamaModel, draft: LlamaModel) -> None:
+    """Raise UserError unless an id means the same text to both models, among the ids that both have."""
+    common = min(target.n_vocab, draft.n_vocab)
+    for token in range(0, common, max(1, common // _COMPARED_TOKENS)):
+        mine, theirs = target.vocabulary.text_of(token), draft.vocabulary.text_of(token)
+        if mine != theirs:
+            raise UserError(
+                f"{draft.path.name} cannot draft for {target.path.name}: "
+                f"token {token} is {theirs!r} to it, not {mine!r}.",
+                "Choose a draft model of the same family, or n-gram drafts.",
+            )

@@ -1,0 +1,203 @@
+"""Preflight: the child crashes, hangs or refuses; the person gets a sentence and, if there is one, a way on."""
+
+import os
+import sys
+import threading
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from draftlight import paths
+from draftlight.engine.cancel import CancelToken
+from draftlight.llama import preflight, probe
+from draftlight.llama.backend import LoadCancelled, ModelNotLoaded
+from draftlight.llama.preflight import Preflight
+from draftlight.llama.probe import ModelProbe
+from draftlight.settings import KvType, PairSettings
+from twins import Twins
+
+CRASH_UNLESS = """
+import json, os, signal, sys
+from draftlight.llama import probe
+if {unless!r} not in " ".join(sys.argv):
+    probe._leave_no_core_file()
+    print(json.dumps({{"stage": "decoding 4 tokens with twin.gguf"}}), flush=True)
+    os.kill(os.getpid(), signal.{signal})
+sys.exit(probe.main())
+"""
+REFUSE_8_BIT_CACHE = """
+import json, sys
+from draftlight.llama import probe
+if "f16" not in sys.argv:
+    print(json.dumps({"error": {"sentence": "No cache.", "remedy": "", "about_cache": True}}))
+    sys.exit(2)
+sys.exit(probe.main())
+"""
+HANG = """
+import json, signal
+print(json.dumps({"stage": "loading twin.gguf"}), flush=True)
+signal.pause()
+"""
+FORBIDDEN = """
+raise SystemExit("no child should have been started")
+"""
+
+
+@pytest.fixture
+def settings(twin_pair: Twins) -> PairSettings:
+    return PairSettings(target=twin_pair.target, draft=twin_pair.draft, n_ctx=512, n_threads=1)
+
+
+def command(folder: Path, script: str) -> list[str]:
+    """A child that runs `script`, as preflight starts it."""
+    path = folder / "child.py"
+    path.write_text(script)
+    return [sys.executable, str(path)]
+
+
+def measured(tokens_per_second: float) -> ModelProbe:
+    return ModelProbe(8192, 8192, 49152, 0.1, 0.01, 0.02, tokens_per_second, 10**8)
+
+
+def test_measures_both_models_in_a_child(settings: PairSettings) -> None:
+    checked = preflight.run(settings, CancelToken())
+    assert checked.settings == settings
+    assert checked.notices == ()
+    assert checked.report.draft is not None
+    for model in (checked.report.target, checked.report.draft):
+        assert model.n_ctx == 512
+        assert model.width_1_seconds > 0
+        assert model.width_4_seconds > 0
+        assert model.prefill_tokens_per_second > 0
+    assert checked.report.n_threads == 1
+
+
+def test_a_second_look_starts_no_child(settings: PairSettings, tmp_path: Path) -> None:
+    first = preflight.run(settings, CancelToken())
+    assert preflight.run(settings, CancelToken(), command=command(tmp_path, FORBIDDEN)) == first
+
+
+def test_what_was_measured_holds_for_one_state_of_the_files_and_settings(
+    settings: PairSettings, tmp_path: Path
+) -> None:
+    alone = replace(settings, draft=None, target=tmp_path / "copy.gguf")
+    alone.target.write_bytes(settings.target.read_bytes())
+    preflight.run(alone, CancelToken())
+    forbidden = command(tmp_path, FORBIDDEN)
+    with pytest.raises(ModelNotLoaded):
+        preflight.run(replace(alone, n_ctx=256), CancelToken(), command=forbidden)
+    os.utime(alone.target, ns=(1, 1))
+    with pytest.raises(ModelNotLoaded):
+        preflight.run(alone, CancelToken(), command=forbidden)
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b'{"settings": {}}', b"\xff\x00"])
+def test_a_damaged_cache_file_is_measured_again(settings: PairSettings, content: bytes) -> None:
+    first = preflight.run(settings, CancelToken())
+    (kept,) = (paths.cache_dir() / "preflight").iterdir()
+    kept.write_bytes(content)
+    again = preflight.run(settings, CancelToken())
+    assert (again.settings, again.notices) == (first.settings, first.notices)
+    assert len(kept.read_bytes()) > len(content)
+
+
+def test_a_cache_folder_that_cannot_be_written_does_not_stop_the_load(
+    settings: PairSettings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("in the way")
+    monkeypatch.setenv("DRAFTLIGHT_CACHE_DIR", str(tmp_path / "file"))
+    assert preflight.run(replace(settings, draft=None), CancelToken()).notices == ()
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs POSIX signals")
+def test_a_child_that_dies_of_a_segmentation_fault_is_a_sentence_and_the_fallback_is_kept(
+    settings: PairSettings, tmp_path: Path
+) -> None:
+    child = command(tmp_path, CRASH_UNLESS.format(unless="--no-extra-buffers", signal="SIGSEGV"))
+    checked = preflight.run(settings, CancelToken(), command=child)
+    assert checked.settings == replace(settings, use_extra_buffers=False)
+    assert checked.notices == (
+        (
+            "llama.cpp crashed with SIGSEGV while decoding 4 tokens with twin.gguf. "
+            "It is used without repacked weights, which is slower, instead."
+        ),
+    )
+    assert preflight.run(settings, CancelToken(), command=command(tmp_path, FORBIDDEN)) == checked
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs POSIX signals")
+def test_a_crash_on_the_gpu_ends_on_the_processor(settings: PairSettings, tmp_path: Path) -> None:
+    child = command(tmp_path, CRASH_UNLESS.format(unless="--n-gpu-layers 0", signal="SIGABRT"))
+    checked = preflight.run(replace(settings, n_gpu_layers=99), CancelToken(), command=child)
+    assert checked.settings == replace(settings, n_gpu_layers=0, use_extra_buffers=False)
+    assert len(checked.notices) == 2
+    assert "SIGABRT" in checked.notices[1]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs POSIX signals")
+def test_where_every_fallback_crashes_the_sentence_says_so(settings: PairSettings, tmp_path: Path) -> None:
+    child = command(tmp_path, CRASH_UNLESS.format(unless="nothing helps", signal="SIGKILL"))
+    with pytest.raises(ModelNotLoaded, match="ended by the system, probably for want of memory") as caught:
+        preflight.run(settings, CancelToken(), command=child)
+    assert caught.value.remedy
+    assert not (paths.cache_dir() / "preflight").exists()
+
+
+def test_a_refused_8_bit_cache_becomes_a_16_bit_one(settings: PairSettings, tmp_path: Path) -> None:
+    checked = preflight.run(settings, CancelToken(), command=command(tmp_path, REFUSE_8_BIT_CACHE))
+    assert checked.settings.kv_type is KvType.F16
+    assert checked.notices == ("No cache. It is used with a 16-bit cache instead.",)
+
+
+def test_a_damaged_model_file_is_the_child_s_sentence(settings: PairSettings, tmp_path: Path) -> None:
+    bad = tmp_path / "bad.gguf"
+    bad.write_bytes(settings.target.read_bytes()[:5000])
+    with pytest.raises(ModelNotLoaded, match=r"bad\.gguf could not be loaded: "):
+        preflight.run(replace(settings, draft=bad), CancelToken())
+
+
+def test_a_missing_file_is_a_sentence_before_any_child(settings: PairSettings, tmp_path: Path) -> None:
+    with pytest.raises(ModelNotLoaded, match="There is no file"):
+        preflight.run(replace(settings, target=tmp_path / "absent.gguf"), CancelToken())
+    with pytest.raises(ModelNotLoaded, match="cannot be read"):
+        preflight.run(replace(settings, target=tmp_path), CancelToken())
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs POSIX signals")
+def test_a_child_that_hangs_is_ended_at_the_time_limit(settings: PairSettings, tmp_path: Path) -> None:
+    with pytest.raises(ModelNotLoaded, match=r"was still loading twin\.gguf after 2 seconds"):
+        preflight.run(settings, CancelToken(), command=command(tmp_path, HANG), limit_seconds=2.0)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs POSIX signals")
+def test_a_cancel_ends_the_child_at_once(settings: PairSettings, tmp_path: Path) -> None:
+    cancel = CancelToken()
+    timer = threading.Timer(0.3, cancel.cancel)
+    timer.start()
+    started = time.monotonic()
+    with pytest.raises(LoadCancelled):
+        preflight.run(settings, cancel, command=command(tmp_path, HANG))
+    assert time.monotonic() - started < 5.0
+    timer.join()
+
+
+def test_the_prefill_chunk_follows_the_measured_speed() -> None:
+    chunks = [preflight.prefill_chunk(measured(speed)) for speed in (10, 500, 1200, 2500, 1e6)]
+    assert chunks == [32, 32, 128, 256, 512]
+
+
+def test_the_arguments_bring_the_settings_to_the_child(settings: PairSettings) -> None:
+    whole = replace(settings, n_gpu_layers=3, kv_type=KvType.F16, use_extra_buffers=False)
+    assert probe.arguments_for(whole) == [
+        *("--target", str(settings.target), "--draft", str(settings.draft), "--n-ctx", "512", "--n-threads", "1"),
+        *("--n-gpu-layers", "3", "--kv-type", "f16", "--no-extra-buffers"),
+    ]
+
+
+def test_ngram_drafts_need_no_measurement_of_their_own(settings: PairSettings, tmp_path: Path) -> None:
+    alone = replace(settings, draft=None)
+    preflight.run(alone, CancelToken())
+    checked: Preflight = preflight.run(replace(alone, ngram=True), CancelToken(), command=command(tmp_path, FORBIDDEN))
+    assert checked.settings.ngram
