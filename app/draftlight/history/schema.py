@@ -10,60 +10,60 @@ from typing import TypeAlias
 Migration: TypeAlias = Callable[[sqlite3.Connection], None]
 
 
+_INITIAL = (
+    """
+    CREATE TABLE conversations (
+        id INTEGER PRIMARY KEY AUTOINCREMENT,  -- never used twice: settings remember the last one
+        title TEXT NOT NULL,                   -- '' until the first message names it
+        system_prompt TEXT NOT NULL,
+        pinned INTEGER NOT NULL DEFAULT 0,
+        created_at REAL NOT NULL,
+        updated_at REAL NOT NULL,
+        deleted_at REAL                        -- set while a deletion can be undone
+    )
+    """,
+    """
+    CREATE TABLE messages (
+        id INTEGER PRIMARY KEY AUTOINCREMENT,
+        conversation_id INTEGER NOT NULL REFERENCES conversations (id) ON DELETE CASCADE,
+        parent_id INTEGER REFERENCES messages (id) ON DELETE CASCADE,  -- NULL for a first message
+        role TEXT NOT NULL CHECK (role IN ('user', 'assistant')),
+        text TEXT NOT NULL,
+        status TEXT NOT NULL
+            CHECK (status IN ('complete', 'streaming', 'stopped', 'failed', 'interrupted')),
+        stop_reason TEXT NOT NULL DEFAULT '',
+        error TEXT NOT NULL DEFAULT '',        -- the sentence of a failed answer
+        seed INTEGER,                          -- this and what follows: answers only
+        target TEXT,
+        draft TEXT,
+        draft_length INTEGER,                  -- NULL for automatic
+        temperature REAL,
+        mode TEXT,
+        sampling TEXT,                         -- JSON of every sampling parameter
+        stats TEXT NOT NULL DEFAULT '',        -- JSON of the figures so far
+        writer TEXT NOT NULL DEFAULT '',       -- the process that streams it, as 'pid:start time'
+        created_at REAL NOT NULL,
+        updated_at REAL NOT NULL
+    )
+    """,
+    "CREATE INDEX messages_by_conversation ON messages (conversation_id)",
+    "CREATE INDEX messages_by_parent ON messages (parent_id)",
+    "CREATE INDEX messages_streaming ON messages (status) WHERE status = 'streaming'",
+    """
+    CREATE TABLE rounds (
+        message_id INTEGER NOT NULL REFERENCES messages (id) ON DELETE CASCADE,
+        seq INTEGER NOT NULL,
+        line TEXT NOT NULL,                    -- a trace line as it came: header, prompt, round, end
+        PRIMARY KEY (message_id, seq)
+    )
+    """,
+)
+
+
 def m001_initial(database: sqlite3.Connection) -> None:
     """Conversations, their messages as a tree, and each answer's trace lines in order."""
-    database.execute(
-        """
-        CREATE TABLE conversations (
-            id INTEGER PRIMARY KEY AUTOINCREMENT,  -- never used twice: settings remember the last one
-            title TEXT NOT NULL,                   -- '' until the first message names it
-            system_prompt TEXT NOT NULL,
-            pinned INTEGER NOT NULL DEFAULT 0,
-            created_at REAL NOT NULL,
-            updated_at REAL NOT NULL,
-            deleted_at REAL                        -- set while a deletion can be undone
-        )
-        """
-    )
-    database.execute(
-        """
-        CREATE TABLE messages (
-            id INTEGER PRIMARY KEY AUTOINCREMENT,
-            conversation_id INTEGER NOT NULL REFERENCES conversations (id) ON DELETE CASCADE,
-            parent_id INTEGER REFERENCES messages (id) ON DELETE CASCADE,  -- NULL for a first message
-            role TEXT NOT NULL CHECK (role IN ('user', 'assistant')),
-            text TEXT NOT NULL,
-            status TEXT NOT NULL
-                CHECK (status IN ('complete', 'streaming', 'stopped', 'failed', 'interrupted')),
-            stop_reason TEXT NOT NULL DEFAULT '',
-            error TEXT NOT NULL DEFAULT '',        -- the sentence of a failed answer
-            seed INTEGER,                          -- this and what follows: answers only
-            target TEXT,
-            draft TEXT,
-            draft_length INTEGER,                  -- NULL for automatic
-            temperature REAL,
-            mode TEXT,
-            sampling TEXT,                         -- JSON of every sampling parameter
-            stats TEXT NOT NULL DEFAULT '',        -- JSON of the figures so far
-            writer TEXT NOT NULL DEFAULT '',       -- the process that streams it, as 'pid:start time'
-            created_at REAL NOT NULL,
-            updated_at REAL NOT NULL
-        )
-        """
-    )
-    database.execute("CREATE INDEX messages_by_conversation ON messages (conversation_id)")
-    database.execute("CREATE INDEX messages_by_parent ON messages (parent_id)")
-    database.execute("CREATE INDEX messages_streaming ON messages (status) WHERE status = 'streaming'")
-    database.execute(
-        """
-        CREATE TABLE rounds (
-            message_id INTEGER NOT NULL REFERENCES messages (id) ON DELETE CASCADE,
-            seq INTEGER NOT NULL,
-            line TEXT NOT NULL,                    -- a trace line as it came: header, prompt, round, end
-            PRIMARY KEY (message_id, seq)
-        )
-        """
-    )
+    for statement in _INITIAL:
+        database.execute(statement)
 
 
 MIGRATIONS: tuple[Migration, ...] = (m001_initial,)

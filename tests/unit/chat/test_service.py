@@ -1,33 +1,22 @@
-"""The rules of sending a message: the person's text is on disk first, and nothing that was generated is lost.
+"""The rules of sending a message: the person's text is on disk first, then the model is asked."""
 
-Run as a script with a database's path, this file answers one message and then waits to be killed.
-"""
-
-import itertools
-import subprocess
-import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TypeAlias
 
 import pytest
 
 from draftlight.chat.prompt import PromptTooLong
 from draftlight.chat.service import (
-    ChatEvent,
     ChatService,
     GenerationOptions,
     MessageSaved,
     PairReady,
-    SaveFailed,
     TurnsDropped,
 )
 from draftlight.chat.trace import Trace, load_stats
 from draftlight.engine.cancel import CancelToken
-from draftlight.engine.decoding import GenerationRequest, Mode, SpeculativeDecoder
+from draftlight.engine.decoding import Mode
 from draftlight.engine.events import (
-    Event,
     GenerationFinished,
     ModelLoading,
     PromptEvaluated,
@@ -35,154 +24,14 @@ from draftlight.engine.events import (
     StopReason,
     TokenDrafted,
     TokenFate,
-    TokenReport,
 )
 from draftlight.engine.metrics import SpeculationStats
 from draftlight.engine.sampling import SamplingParams
 from draftlight.errors import UserError
-from draftlight.history.records import Message, Role, Status
+from draftlight.history.records import Role, Status
 from draftlight.history.store import HistoryStore
 from draftlight.settings import PairSettings
-
-PAIR = PairSettings(Path("/models/target.gguf"), Path("/models/draft.gguf"))
-CONTROL = {"<|im_start|>": 0x110000, "<|im_end|>": 0x110001}
-CHATML = (
-    "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
-    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
-)
-Step: TypeAlias = Event | Exception | Callable[[], object]
-
-
-@dataclass
-class Vocabulary:
-    """One token a character."""
-
-    control_tokens: Mapping[str, int] = field(default_factory=lambda: CONTROL)
-    add_bos: bool = False
-    bos: int | None = None
-    bos_text: str = ""
-    eos_text: str = "<|im_end|>"
-    chat_template: str | None = CHATML
-
-    def encode(self, text: str) -> list[int]:
-        return [ord(character) for character in text]
-
-
-class ScriptedDecoder(SpeculativeDecoder):
-    """Reports what it is told, raises what it is told, calls what it is told; keeps the requests."""
-
-    def __init__(self, steps: Iterable[Step], n_ctx: int = 2000) -> None:
-        self.steps = list(steps)
-        self.requests: list[GenerationRequest] = []
-        self._n_ctx = n_ctx
-
-    @property
-    def n_ctx(self) -> int:
-        return self._n_ctx
-
-    def generate(self, request: GenerationRequest, cancel: CancelToken) -> Iterator[Event]:  # noqa: ARG002 - the script ends itself
-        self.requests.append(request)
-        for step in self.steps:
-            if isinstance(step, Exception):
-                raise step
-            if callable(step):
-                step()
-            else:
-                yield step
-
-    def prompt(self) -> str:
-        """The last request's prompt as text."""
-        names = {token: name for name, token in CONTROL.items()}
-        return "".join(names.get(token) or chr(token) for token in self.requests[-1].prompt)
-
-
-@dataclass
-class Pair:
-    decoder: SpeculativeDecoder
-    settings: PairSettings = PAIR
-    vocabulary: Vocabulary = field(default_factory=Vocabulary)
-    notices: tuple[str, ...] = ()
-    closed: bool = False
-
-    def close(self) -> None:
-        self.closed = True
-
-
-def token(text: str, fate: TokenFate) -> TokenReport:
-    return TokenReport(len(text), text, fate)
-
-
-def round_of(number: int, text: str, total: int) -> RoundVerified:
-    """A round that accepts nothing, rejects " no" and commits `text`."""
-    return RoundVerified(
-        number, number, (token(" no", TokenFate.REJECTED),), token(text, TokenFate.CORRECTION), total, 1, 2, 0.1
-    )
-
-
-def answer(*words: str, reason: StopReason = StopReason.END_TOKEN) -> list[Event]:
-    """The events of an answer that says `words`, a round each."""
-    events: list[Event] = [PromptEvaluated(9, 9, 0, 0.1)]
-    text = ""
-    for number, word in enumerate(words):
-        text += word
-        events.append(TokenDrafted(number, 0, token(" no", TokenFate.PENDING)))
-        events.append(round_of(number, word, len(text)))
-    stats = SpeculationStats(n_rounds=len(words), n_committed=len(words))
-    return [*events, GenerationFinished(reason, tuple(map(len, words)), text, stats)]
-
-
-class Chat:
-    """A service with one loaded, scripted pair, and a store of the test's own to look at the disk."""
-
-    def __init__(self, path: Path, step_seconds: float = 0.0) -> None:
-        self.path = path
-        self.opened: list[HistoryStore] = []
-        ticks = itertools.count()
-        self.service = ChatService(self.open_store, lambda *_: iter(self.pairs), lambda: next(ticks) * step_seconds)
-        self.pairs: list[ModelLoading | Pair] = []
-        self.store = HistoryStore.open(path)
-        self.conversation = self.store.create_conversation().id
-
-    def open_store(self) -> HistoryStore:
-        self.opened.append(HistoryStore.open(self.path))
-        return self.opened[-1]
-
-    def script(self, *steps: Step, n_ctx: int = 2000) -> ScriptedDecoder:
-        decoder = ScriptedDecoder(steps, n_ctx)
-        self.pairs = [Pair(decoder)]
-        list(self.service.load(PAIR, CancelToken()))
-        return decoder
-
-    def send(self, text: str = "Why?", options: GenerationOptions | None = None) -> Iterator[ChatEvent]:
-        return self.service.send(self.conversation, text, options or GenerationOptions(), CancelToken())
-
-    def regenerate(self, message_id: int, options: GenerationOptions | None = None) -> Iterator[ChatEvent]:
-        return self.service.regenerate(message_id, options or GenerationOptions(), CancelToken())
-
-    def messages(self) -> tuple[Message, ...]:
-        return self.store.messages(self.conversation)
-
-    def last(self) -> Message:
-        return self.messages()[-1]
-
-    def trace(self) -> Trace:
-        return Trace.replay(self.store.rounds(self.last().id))
-
-
-@pytest.fixture
-def chat(tmp_path: Path) -> Iterator[Chat]:
-    made = Chat(tmp_path / "chats.db")
-    yield made
-    made.store.close()
-
-
-@pytest.fixture
-def saving(tmp_path: Path) -> Iterator[Chat]:
-    """A chat whose clock makes a save due after each event."""
-    made = Chat(tmp_path / "chats.db", step_seconds=1.0)
-    yield made
-    made.store.close()
-
+from scripted_chat import CONTROL, PAIR, Chat, Pair, ScriptedDecoder, answer
 
 # the usual way
 
@@ -359,172 +208,6 @@ def test_a_seed_that_cannot_be_stored_is_a_sentence(chat: Chat, seed: int) -> No
     assert len(chat.messages()) == 1
 
 
-# however it ends
-
-
-def test_an_answer_that_fails_keeps_its_text_its_colours_and_the_reason(chat: Chat) -> None:
-    chat.script(*answer("Half", " done")[:3], UserError("The model broke.", "Load it again."))
-    seen: list[ChatEvent] = []
-    with pytest.raises(UserError, match="broke"):
-        seen.extend(chat.send())
-    reply = chat.last()
-    assert seen[-1] == MessageSaved(chat.conversation, reply.id, "assistant", "failed")
-    assert (reply.text, reply.status, reply.error) == ("Half", "failed", "The model broke. Load it again.")
-    assert [span.text for span in chat.trace().spans] == [" no", "Half"]
-    assert load_stats(reply.stats).n_rounds == 1
-
-
-def test_a_bug_passes_through_and_the_answer_is_marked(chat: Chat) -> None:
-    bug = ZeroDivisionError("ours")
-    chat.script(*answer("Half", " done")[:3], bug)
-    with pytest.raises(ZeroDivisionError) as caught:
-        list(chat.send())
-    assert caught.value is bug
-    assert (chat.last().text, chat.last().status) == ("Half", "failed")
-    assert "ours" not in chat.last().error
-
-
-@pytest.mark.parametrize("n_seen", range(2, 8))
-def test_a_listener_that_leaves_stops_the_answer_and_keeps_what_came(chat: Chat, n_seen: int) -> None:
-    chat.script(*answer("Half", " done"))
-    reported = chat.send()
-    seen = list(itertools.islice(reported, n_seen))
-    reported.close()  # type: ignore[attr-defined]  # a generator
-    rounds = sum(isinstance(event, RoundVerified) for event in seen)
-    assert chat.last().text == ["", "Half", "Half done"][rounds]
-    assert chat.last().status is Status.STOPPED
-    assert len(chat.trace().rounds) == rounds
-
-
-def test_a_listener_that_leaves_at_the_end_has_a_complete_answer(chat: Chat) -> None:
-    chat.script(*answer("So."))
-    reported = chat.send()
-    for event in reported:
-        if isinstance(event, GenerationFinished):
-            break
-    reported.close()  # type: ignore[attr-defined]  # a generator
-    assert (chat.last().status, chat.last().stop_reason) == (Status.COMPLETE, "end_token")
-
-
-def test_the_database_is_closed_however_it_ends(chat: Chat) -> None:
-    chat.script(*answer("So."))
-    list(chat.send())
-    next(chat.send())
-    chat.script(UserError("The model broke."))
-    with pytest.raises(UserError):
-        list(chat.send())
-    assert len(chat.opened) == 3
-    for store in chat.opened:
-        with pytest.raises(Exception, match="closed database"):
-            store.conversations()
-
-
-# saving on the way
-
-
-def test_the_answer_is_saved_about_once_a_second_on_the_way(tmp_path: Path) -> None:
-    chat = Chat(tmp_path / "chats.db", step_seconds=0.4)  # each event takes 0.4 s
-    words = [f" {n}" for n in range(9)]
-    on_disk: list[tuple[str, int]] = []
-    events = [event for event in answer(*words) if not isinstance(event, TokenDrafted)]
-
-    def look() -> None:
-        on_disk.append((chat.last().text, len(chat.trace().rounds)))
-
-    chat.script(*itertools.chain.from_iterable((event, look) for event in events))
-    list(chat.send())
-    chat.store.close()
-    assert [n for _, n in on_disk] == [0, 0, 2, 2, 2, 5, 5, 5, 8, 8, 8]
-    assert all(text == "".join(words[:n]) for text, n in on_disk)
-
-
-def test_figures_are_saved_on_the_way(saving: Chat) -> None:
-    on_disk: list[SpeculationStats] = []
-    saving.script(*answer("a", "b")[:3], lambda: on_disk.append(load_stats(saving.last().stats)), *answer("a")[3:])
-    list(saving.send())
-    assert (on_disk[0].n_rounds, on_disk[0].n_rejected, on_disk[0].n_committed) == (1, 1, 1)
-
-
-def limit_size(store: HistoryStore, n_pages: int) -> None:
-    """Make the disk look full from `n_pages` database pages on, or no longer."""
-    store._connection.execute(f"PRAGMA max_page_count = {n_pages}")
-
-
-def test_a_save_that_fails_on_the_way_is_said_once_and_made_up_for(saving: Chat) -> None:
-    words = ["x" * 50_000] * 4
-    events = answer(*words)
-    fill = lambda: limit_size(saving.opened[-1], 1)  # noqa: E731 - a step of the script
-    free = lambda: limit_size(saving.opened[-1], 1_000_000)  # noqa: E731 - a step of the script
-    saving.script(fill, *events[:7], free, *events[7:])
-    reported = list(saving.send())
-    notable = [event for event in reported if isinstance(event, MessageSaved | SaveFailed)]
-    assert [getattr(event, "status", event.event) for event in notable] == [
-        *("complete", "streaming"),  # question and empty answer
-        *("save_failed", "streaming"),  # full; saved again
-        "complete",
-    ]
-    assert "disk is full" in next(event.sentence for event in reported if isinstance(event, SaveFailed))
-    assert [event for event in reported if event in events] == events, "the answer went on"
-    assert saving.last().text == "".join(words)
-    assert len(saving.trace().rounds) == 4
-
-
-def test_an_end_that_cannot_be_saved_is_a_sentence_after_the_whole_answer(saving: Chat) -> None:
-    events = answer("x" * 50_000)
-    saving.script(lambda: limit_size(saving.opened[-1], 1), *events)
-    reported: list[ChatEvent] = []
-    with pytest.raises(UserError, match="disk is full"):
-        reported.extend(saving.send())
-    assert [event for event in reported if event in events] == events
-
-
-def test_a_failure_that_cannot_be_saved_either_says_both(saving: Chat) -> None:
-    steps = (*answer("x" * 50_000)[:3], UserError("The model broke."))
-    saving.script(lambda: limit_size(saving.opened[-1], 1), *steps)
-    with pytest.raises(UserError, match="broke") as caught:
-        list(saving.send())
-    assert "disk is full" in caught.value.__notes__[0]
-
-
-def answer_until_killed(path: Path) -> None:
-    """Answer "Half", say so, then wait for ever in the middle of the next token."""
-    chat = Chat(path, step_seconds=1.0)
-
-    def wait() -> None:
-        sys.stdout.write("saved\n")
-        sys.stdout.flush()
-        sys.stdin.read()
-
-    chat.script(*answer("Ha", "lf", " never")[:5], wait)
-    list(chat.send("Why?"))
-
-
-def test_after_a_kill_the_text_and_the_colours_up_to_then_are_there(tmp_path: Path) -> None:
-    path = tmp_path / "chats.db"
-    with subprocess.Popen(  # noqa: S603 - this file, our own interpreter
-        [sys.executable, __file__, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    ) as child:
-        assert child.stdout is not None
-        assert child.stdout.readline() == b"saved\n"
-        with HistoryStore.open(path) as store:
-            assert store.recover_interrupted() == (), "it still runs"
-        child.kill()
-    assert child.returncode == -9
-    with HistoryStore.open(path) as store:
-        assert store.notices == ()
-        (conversation,) = store.conversations()
-        question, reply = store.messages(conversation.id)
-        assert store.recover_interrupted() == (reply.id,)
-        reply = store.message(reply.id)
-        assert question.text == "Why?"
-        assert (reply.text, reply.status) == ("Half", Status.INTERRUPTED)
-        spans = Trace.replay(store.rounds(reply.id)).spans
-    assert [(span.text, span.fate.value) for span in spans] == [
-        *((" no", "rejected"), ("Ha", "correction")),
-        *((" no", "rejected"), ("lf", "correction")),
-    ]
-
-
 # answering again
 
 
@@ -613,7 +296,3 @@ def test_unloading_frees_the_pair_once(chat: Chat) -> None:
     chat.service.unload()
     chat.service.unload()
     assert pair.closed
-
-
-if __name__ == "__main__":
-    answer_until_killed(Path(sys.argv[1]))
