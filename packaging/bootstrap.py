@@ -33,7 +33,7 @@ RETRY_TARGET_AFTER_S = 3600  # without network the app should not wait for the d
 # What a person may set for the compilation. Set ones are remembered: leaving them out later keeps the build.
 BUILD_VARIABLES = ("CMAKE_ARGS", "CC", "CXX", "CFLAGS", "CXXFLAGS")
 # Processor features that decide whether code compiled on one machine runs on another.
-INSTRUCTION_SETS = re.compile(r"(avx|amx|sse|ssse|fma|f16c|bmi|gfni|vaes|asimd|sve|sme|i8mm|bf16|dotprod|fphp)\w*")
+INSTRUCTION_SETS = re.compile(r"(avx|amx|sse|ssse|fma|f16c|bmi|gfni|vaes|asimd|sve|i8mm|bf16)\w*|sme2?")
 
 
 class Stamps:

@@ -262,7 +262,8 @@ class Installation:
             if self.extras:
                 raise
             tell(self.screen, error)
-            self.screen.say("Draftlight starts without the starter model; the download is tried again in an hour.")
+            self.screen.say("Draftlight starts without the starter model, and tries again in an hour.")
+            self.screen.say("To try again at once: python3 app --setup-only")
             self.stamps.note(target=None, target_failed_at=time.time())
             return
         self.stamps.note(target=bootstrap.target_identity(), target_failed_at=None)

@@ -150,12 +150,12 @@ def build_facts(version: str, environ: Mapping[str, str], compiler: Compiler, pr
         processor: what it compiles for.
 
     """
-    # The checkout's path is no fact: another checkout shall find the wheel.
-    arguments = environ.get("CMAKE_ARGS", "").replace(LEAN.as_posix(), LEAN.name)
+    # The checkout's path is no fact, nor that it has to be quoted: another checkout shall find the wheel.
+    arguments = [word.replace(LEAN.as_posix(), "LEAN") for word in shlex.split(environ.get("CMAKE_ARGS", ""))]
     return {
         "version": version,
         "CMAKE_ARGS": arguments,
-        "lean": LEAN.read_text(encoding="utf-8") if LEAN.name in arguments else "",
+        "lean": _commands(LEAN) if any(word.endswith("=LEAN") for word in arguments) else [],
         "CFLAGS": environ.get("CFLAGS", ""),
         "CXXFLAGS": environ.get("CXXFLAGS", ""),
         "compiler": [compiler.family, compiler.version, compiler.target],
@@ -163,6 +163,11 @@ def build_facts(version: str, environ: Mapping[str, str], compiler: Compiler, pr
         "platform": sysconfig.get_platform(),
         "libc": platform.libc_ver(),
     }
+
+
+def _commands(cmake_file: Path) -> list[str]:
+    lines = cmake_file.read_text(encoding="utf-8").splitlines()
+    return [line for line in lines if line and not line.startswith("#")]
 
 
 def cache_folder(environ: Mapping[str, str]) -> Path:

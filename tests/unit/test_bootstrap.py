@@ -2,6 +2,7 @@ import hashlib
 import io
 import os
 import re
+import shutil
 import subprocess
 import sys
 import textwrap
@@ -43,10 +44,16 @@ def test_the_wheels_key_changes_with_all_that_shapes_the_library() -> None:
     assert len(set(keys)) == len(keys)
 
 
-def test_the_wheels_key_does_not_change_with_the_checkout_or_the_rest_of_the_environment() -> None:
-    facts = wheels.build_facts("0.3.36", wheels.build_environment({}, GCC_12), GCC_12, "Zen")
-    assert str(bootstrap.ROOT) not in str(facts)
-    assert key({"HOME": "/a", "LANG": "C"}) == key({"HOME": "/b"})
+def test_the_wheels_key_does_not_change_with_the_checkout_or_the_rest_of_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = key({"HOME": "/a", "LANG": "C"})
+    elsewhere = tmp_path / "a clone"
+    elsewhere.mkdir()
+    monkeypatch.setattr(wheels, "LEAN", Path(shutil.copy(wheels.LEAN, elsewhere)))
+    assert key({"HOME": "/b"}) == here
+    wheels.LEAN.write_text("set(LLAMA_BUILD_COMMON ON)", encoding="utf-8")
+    assert key({}) != here
 
 
 @pytest.mark.parametrize(
