@@ -149,6 +149,7 @@ def test_a_stop_string_ends_the_answer_at_the_same_place_for_every_draft_length(
     assert finished.text == free.text[: free.text.index(stop)]
     assert len(finished.tokens) == len(finished.text) + 3
     assert all(report.text_length <= len(finished.text) for report in rounds(events))
+    assert tuple(token.id for report in rounds(events) for token in report.committed) == finished.tokens
 
 
 def test_the_context_limit_ends_the_answer_and_no_forward_pass_overruns_it() -> None:
@@ -193,6 +194,15 @@ def test_a_cancel_in_a_long_prefill_stops_after_the_chunk() -> None:
         cancel.cancel()
     assert [type(event) for event in seen] == [PromptEvaluated, GenerationFinished]
     assert seen[0] == PromptEvaluated(80, 8, 0, seen[0].seconds)  # type: ignore[union-attr]  # checked above
+
+
+def test_a_cancel_in_the_middle_of_a_draft_spares_the_verify() -> None:
+    target, cancel = TableModel(), CancelToken()
+    drafter = ModelDrafter(Context(TableModel()), TOKENIZER, 16)
+    for event in SpeculativeDecoder(Context(target), drafter, TOKENIZER).generate(request(draft_length=5), cancel):
+        if isinstance(event, TokenDrafted) and event.index == 1:
+            cancel.cancel()
+    assert target.forwards == [3], "only the prompt was evaluated"
 
 
 def test_a_cancelled_generation_leaves_both_caches_fit_for_the_next() -> None:
