@@ -86,7 +86,7 @@ def _parser() -> _Parser:
     _add_pair(chat)
     _add_answer(chat)
 
-    probe = commands.add_parser("probe", help="load a pair in this process and say what it can do here")
+    probe = commands.add_parser("probe", help="try a pair out in a child process and say what works here")
     _add_json(probe, "the result as one JSON object")
     _add_pair(probe)
 

@@ -12,7 +12,7 @@ from draftlight.settings import PairSettings
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """The loader, the chats on disk and the probe. `probe` loads a pair in this process and returns a frozen result."""
+    """The loader, the chats on disk and the probe. `probe` tries a pair out and returns a frozen result."""
 
     load: Loader
     open_store: Callable[[], HistoryStore]

@@ -1,4 +1,4 @@
-"""`probe`: loads a pair in this process and says what it can do here. The loader's child does the same, out of harm."""
+"""`probe`: has a pair tried out in a child process, as the loader does, and says what works here."""
 
 import json
 import sys

@@ -1,0 +1,240 @@
+"""The composition root: builds the parts, picks a front end, and is the process's edge, where errors become sentences.
+
+Everything heavy is imported where it is first needed: `--version` needs nothing, the terminal never needs Qt.
+"""
+
+import faulthandler
+import json
+import logging
+import os
+import platform
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from draftlight import __version__
+from draftlight.cli.arguments import Arguments, parse
+from draftlight.errors import UserError
+
+if TYPE_CHECKING:
+    from draftlight.chat.service import LoadedPair
+    from draftlight.cli.parts import Parts
+    from draftlight.engine.cancel import CancelToken
+    from draftlight.engine.events import ModelLoading
+    from draftlight.history.store import HistoryStore
+    from draftlight.llama.preflight import Preflight
+    from draftlight.settings import PairSettings
+
+_LOG = logging.getLogger("draftlight")
+_USER_ERROR = 2
+_BUG = 70  # EX_SOFTWARE
+_INTERRUPTED = 130  # what a shell reports after Ctrl-C
+_BROKEN_PIPE = 141  # what a shell reports for a writer whose reader has gone
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run the program and return its exit status.
+
+    That is 0, 2 for a mistake that can be mended, 70 for a bug, 130 after Ctrl-C, 141 where the reader has gone.
+    """
+    try:
+        status = _run(parse(argv))
+        sys.stdout.flush()  # here, so that a reader who has gone is noticed inside
+    except UserError as error:
+        return _say(error, as_json="--json" in argv)
+    except KeyboardInterrupt:
+        return _INTERRUPTED
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or the flush at exit complains
+        return _BROKEN_PIPE
+    except Exception as bug:  # noqa: BLE001 - the process's edge: whatever else is raised is a bug, and is reported
+        return _report(bug)
+    return status
+
+
+def _run(arguments: Arguments) -> int:
+    _start_log()
+    if arguments.command is None and has_display():
+        return _open_window(arguments)
+    if arguments.command is None:
+        sys.stderr.write("There is no display, so Draftlight chats here in the terminal.\n")
+        arguments.command = "chat"
+    return _run_command(arguments)
+
+
+def has_display() -> bool:
+    """Tell whether a window can open: always on Windows and macOS, elsewhere with a display server or without need."""
+    without_need = os.environ.get("QT_QPA_PLATFORM", "").partition(":")[0] in {"offscreen", "minimal", "vnc", "linuxfb"}
+    served = os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
+    return sys.platform in {"win32", "darwin"} or without_need or bool(served)
+
+
+def _run_command(arguments: Arguments) -> int:
+    from draftlight.cli.commands import run  # noqa: PLC0415 - the engine's imports are not for --version
+
+    return run(arguments, _terminal_parts())
+
+
+def _terminal_parts() -> "Parts":
+    from draftlight.cli.parts import Parts  # noqa: PLC0415 - see _run_command
+
+    return Parts(load=load_pair, open_store=_open_store, probe=_probe_pair)
+
+
+def _open_window(arguments: Arguments) -> int:
+    """Show the window, with the target that was named, if one was. Raises UserError where Qt cannot start."""
+    from draftlight import paths  # noqa: PLC0415 - see _run_command
+    from draftlight.chat.service import ChatService  # noqa: PLC0415 - see _run_command
+    from draftlight.library.scanner import list_models  # noqa: PLC0415 - see _run_command
+    from draftlight.settings import PairSettings, load_settings, save_settings  # noqa: PLC0415 - see _run_command
+
+    try:
+        import PySide6.QtWidgets  # noqa: F401, PLC0415 - only a window needs Qt, and its system libraries may be missing
+    except ImportError as error:
+        raise UserError(f"The window cannot open: {error}.", "Install that, or run: draftlight chat") from error
+    from draftlight.ui import application  # noqa: PLC0415 - see _run_command
+
+    with _open_store() as store:  # here and not in each window's thread: what an earlier run left is told once
+        if not store.read_only:
+            store.recover_interrupted()
+        notices = store.notices
+    remembered = load_settings(paths.settings_file())
+    named = None if arguments.target is None else PairSettings(target=arguments.target.absolute())
+    starter = PairSettings(target=paths.starter_target(), draft=paths.starter_draft())
+    parts = application.Parts(
+        service=ChatService(_open_store, load_pair),
+        open_store=_open_store,
+        settings=remembered.settings,
+        save_settings=lambda changed: save_settings(changed, paths.settings_file()),
+        list_models=lambda: list_models(paths.models_dirs()),
+        default_pair=starter if starter.target.is_file() else None,
+        notices=(*remembered.notices, *notices),
+        log_dir=paths.log_dir(),
+        data_dir=paths.data_dir(),
+        pair=named,
+    )
+    return application.run(parts, sys.argv[:1])
+
+
+def _say(error: UserError, *, as_json: bool) -> int:
+    """Tell the person what happened and what to do; with JSON also as the last line of the output."""
+    _LOG.info("%s: %s", type(error).__name__, error)
+    if as_json:
+        line = {"event": "error", "sentence": error.sentence, "remedy": error.remedy}
+        sys.stdout.write(json.dumps(line) + "\n")
+        sys.stdout.flush()
+    sys.stderr.write(f"{error.sentence}\n{error.remedy}".strip() + "\n")
+    return _USER_ERROR
+
+
+def _start_log() -> None:
+    """Log into a rotating file, and native crashes into another; without a writable folder the program goes on."""
+    from logging.handlers import RotatingFileHandler  # noqa: PLC0415 - it imports sockets, which --version can do without
+
+    from draftlight import paths  # noqa: PLC0415 - see _run_command
+
+    logging.captureWarnings(capture=True)
+    sys.excepthook = _log_uncaught
+    threading.excepthook = _log_uncaught_in_thread
+    try:
+        folder = paths.make_folder(paths.log_dir())
+        handler = RotatingFileHandler(folder / "draftlight.log", maxBytes=1_000_000, backupCount=3, encoding="utf-8")
+        crashes = (folder / "crash.log").open("a", encoding="utf-8")
+    except (OSError, UserError) as error:
+        sys.stderr.write(f"No log is kept: {error}\n")
+        return
+    handler.setFormatter(
+        logging.Formatter("%(asctime)s %(process)d %(threadName)s %(levelname)s %(name)s: %(message)s")
+    )
+    logging.basicConfig(level=logging.INFO, handlers=[handler])
+    faulthandler.enable(file=crashes)
+    _LOG.info("Draftlight %s starts: Python %s, %s", __version__, platform.python_version(), platform.platform())
+
+
+def _report(bug: BaseException) -> int:
+    """Write a crash report and name it. The report holds no chat and no prompt."""
+    _LOG.error("A bug", exc_info=bug)
+    report = "".join(
+        [
+            f"Draftlight {__version__}, Python {platform.python_version()}, {platform.platform()}\n\n",
+            *traceback.format_exception(bug),
+        ],
+    )
+    try:
+        path = _crash_file()
+        path.write_text(report, encoding="utf-8")
+    except (OSError, UserError) as error:
+        sys.stderr.write(f"{report}\nThis is a bug in Draftlight. The report above could not be saved: {error}\n")
+    else:
+        sys.stderr.write(f"This is a bug in Draftlight: {bug!r}.\nThe report is in {path}; please send it in.\n")
+    return _BUG
+
+
+def _crash_file() -> Path:
+    from draftlight import paths  # noqa: PLC0415 - see _run_command
+
+    stamp = time.strftime("%Y%m%d-%H%M%S")
+    return paths.make_folder(paths.log_dir()) / f"crash-{stamp}-{os.getpid()}.txt"
+
+
+def _log_uncaught(_kind: type[BaseException], error: BaseException, _traceback: TracebackType | None) -> None:
+    _report(error)
+
+
+def _log_uncaught_in_thread(uncaught: threading.ExceptHookArgs) -> None:
+    if uncaught.exc_value is not None:
+        _report(uncaught.exc_value)
+
+
+def _open_store() -> "HistoryStore":
+    """Open the chats for the calling thread. Raises UserError."""
+    from draftlight import paths  # noqa: PLC0415 - see _run_command
+    from draftlight.history.store import HistoryStore  # noqa: PLC0415 - see _run_command
+
+    return HistoryStore.open(paths.chats_file())
+
+
+def load_pair(settings: "PairSettings", cancel: "CancelToken") -> "Iterator[ModelLoading | LoadedPair]":
+    """Check both files' headers, then load them: the loader of both front ends. Raises UserError.
+
+    The headers tell in milliseconds, and in better words, what llama.cpp would find out late or by crashing.
+    """
+    from draftlight.llama.loader import load  # noqa: PLC0415 - see _run_command
+
+    _check_files(settings)
+    yield from load(settings, cancel)
+
+
+def _check_files(settings: "PairSettings") -> None:
+    """Raise UserError for files that cannot be a target and its draft model."""
+    from draftlight.library.gguf import read_header  # noqa: PLC0415 - see _run_command
+    from draftlight.library.pairing import check_pair  # noqa: PLC0415 - see _run_command
+
+    target = read_header(settings.target)
+    if not target.kind.writes_text:
+        raise UserError(f"{settings.target.name} is {target.kind.description}.", "Choose a model that writes text.")
+    if settings.draft is None:
+        return
+    verdict = check_pair(target, read_header(settings.draft))
+    if not verdict.ok:
+        raise UserError(
+            f"{settings.draft.name} cannot draft for {settings.target.name}: {' '.join(verdict.reasons)}",
+            "Choose another draft model, n-gram drafts or none.",
+        )
+
+
+def _probe_pair(settings: "PairSettings", cancel: "CancelToken") -> "Preflight":
+    """Find out in a child process what works here. Raises UserError; KeyboardInterrupt after a cancel."""
+    from draftlight.llama import preflight  # noqa: PLC0415 - see _run_command
+    from draftlight.llama.backend import LoadCancelled  # noqa: PLC0415 - see _run_command
+
+    _check_files(settings)
+    try:
+        return preflight.run(settings, cancel)
+    except LoadCancelled:
+        raise KeyboardInterrupt from None
