@@ -1,0 +1,1 @@
+"""The chat screen: conversation list, transcript with coloured tokens, composer, figures."""

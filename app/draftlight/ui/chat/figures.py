@@ -1,0 +1,26 @@
+"""An answer's figures in words. Knows no widget."""
+
+from draftlight.engine.metrics import SpeculationStats
+
+
+def speed(stats: SpeculationStats) -> str:
+    """Return the speed of the answer."""
+    return f"{stats.tokens_per_second:.1f} tok/s" if stats.tokens_per_second else "no speed yet"
+
+
+def accepted(stats: SpeculationStats) -> str:
+    """Return the share of drafted tokens that were accepted."""
+    return f"{100 * stats.acceptance_rate:.0f} % accepted" if stats.n_drafted else "nothing drafted"
+
+
+def efficiency(stats: SpeculationStats) -> str:
+    """Return how many tokens each call of the target gave."""
+    return f"{stats.block_efficiency:.2f} tokens per target call" if stats.n_rounds else "no target call yet"
+
+
+def summary(stats: SpeculationStats) -> str:
+    """Return one line about a whole answer; empty where nothing was generated."""
+    if not stats.n_committed:
+        return ""
+    tokens = "1 token" if stats.n_committed == 1 else f"{stats.n_committed:,} tokens"
+    return " · ".join((tokens, speed(stats), accepted(stats), efficiency(stats)))

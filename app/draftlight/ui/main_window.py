@@ -1,0 +1,367 @@
+"""The window: puts the parts together and wires them, nothing else."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from PySide6.QtCore import QByteArray, QSettings, Qt, QTimer, Signal, Slot
+from PySide6.QtGui import QAction, QActionGroup, QCloseEvent, QGuiApplication
+from PySide6.QtWidgets import (
+    QFileDialog,
+    QMainWindow,
+    QMenu,
+    QMessageBox,
+    QSplitter,
+    QStackedWidget,
+    QVBoxLayout,
+    QWidget,
+)
+
+from draftlight.chat.service import ChatService, GenerationOptions, PairReady
+from draftlight.errors import UserError
+from draftlight.history.store import HistoryStore
+from draftlight.settings import ColorScheme, PairSettings, Palette, Settings
+from draftlight.ui.chat.composer import Composer
+from draftlight.ui.chat.controller import ChatController, ChatWidgets
+from draftlight.ui.chat.conversation_list import ConversationList
+from draftlight.ui.chat.notice_bar import NoticeBar
+from draftlight.ui.chat.status_bar import StatusBar
+from draftlight.ui.chat.transcript import TranscriptView
+from draftlight.ui.chat.welcome import Welcome
+from draftlight.ui.jobs import JobThread
+from draftlight.ui.models.listing import ListModels
+from draftlight.ui.models.loading import LoadingBar, PairLoader
+from draftlight.ui.models.picker import ModelPicker
+from draftlight.ui.theme import PALETTE_NAMES, SCHEME_NAMES, Theme
+
+_SAVE_AFTER_MS = 1500
+_NO_MODEL = "No model is loaded: choose a target above"
+_SHORTCUTS = """Enter\tsend
+Shift+Enter\tnew line
+Esc\tstop the answer
+Ctrl+N\tnew chat
+Ctrl+R\tanswer the last question again
+Ctrl+L\tgo to the message field
+Ctrl+K\tsearch chats
+Ctrl+B\tshow or hide the chats
+Ctrl+G\tnext highlight mode
+Ctrl+Shift+M\tchoose the target
+Ctrl+O\topen a model file
+Left, Right\tin the text: from token to token
+Enter\tin the text: tell about the token
+F2\trename the chat
+Ctrl+Shift+Backspace\tdelete the chat
+Ctrl+/\tthis list"""
+
+
+@dataclass(frozen=True, slots=True)
+class WindowParts:
+    """What the window works with. `window_file` keeps its place on the screen."""
+
+    service: ChatService
+    open_store: Callable[[], HistoryStore]
+    store: HistoryStore
+    settings: Settings
+    save_settings: Callable[[Settings], None]
+    list_models: ListModels
+    default_pair: PairSettings | None
+    window_file: Path
+
+
+class MainWindow(QMainWindow):
+    """Chats on the left; models above, conversation and composer in the middle, figures below."""
+
+    closed = Signal()
+
+    def __init__(self, parts: WindowParts, theme: Theme) -> None:
+        """Build everything; start() sets it going once the window is shown."""
+        super().__init__()
+        self.setWindowTitle("Draftlight")
+        self._parts = parts
+        self._theme = theme
+        self._settings = parts.settings
+        theme.set_look(self._settings.color_scheme, self._settings.palette)
+        self._engine = JobThread("engine", self)
+        self._files = JobThread("files", self)
+        self._reader = JobThread("chats", self)
+        self.conversations = ConversationList(parts.store, self)
+        self.picker = ModelPicker(self._settings, self._files, parts.list_models, self)
+        self.transcript = TranscriptView(theme, self)
+        self.transcript.set_highlight(self._settings.highlight)
+        self.welcome = Welcome(theme, self)
+        self.composer = Composer(self)
+        self.status = StatusBar(self)
+        self.notices = NoticeBar(self)
+        self.loading = LoadingBar(self)
+        self.loader = PairLoader(parts.service, self._engine, self)
+        self.controller = ChatController(
+            parts.service,
+            parts.open_store,
+            parts.store,
+            (self._engine, self._reader),
+            ChatWidgets(self.transcript, self.composer, self.conversations, self.status),
+            self._options,
+            self,
+        )
+        self.controller.system_prompt = self._settings.system_prompt
+        self._saving = QTimer(self)
+        self._saving.setSingleShot(True)
+        self._saving.setInterval(_SAVE_AFTER_MS)
+        self._saving.timeout.connect(self._save)
+        self._pages = QStackedWidget(self)
+        self._splitter = QSplitter(Qt.Orientation.Horizontal, self)
+        self._arrange()
+        self._connect()
+        self._add_menus()
+        self._restore_geometry()
+
+    def start(self, pair: PairSettings | None) -> None:
+        """Look for models, load the pair, open the last conversation."""
+        self.picker.look_for_models()
+        wanted = pair or self._settings.pair or self._parts.default_pair
+        if wanted is not None:
+            self.load(wanted)
+        else:
+            self.controller.set_pair(None, _NO_MODEL)
+        last = self._settings.last_conversation
+        if last is not None and any(one.id == last for one in self._parts.store.conversations()):
+            self.controller.open_conversation(last)
+        self.composer.setFocus()
+
+    @Slot(object)
+    def load(self, pair: PairSettings) -> None:
+        """Load a pair in place of the present one."""
+        self.controller.set_pair(None, "Send when the models are ready")
+        self.picker.show_pair(pair)
+        self.welcome.show_examples()
+        self.loader.load(pair)
+
+    @Slot()
+    def bring_to_front(self) -> None:
+        """Show the window above the others: another start asked for it."""
+        self.setWindowState(self.windowState() & ~Qt.WindowState.WindowMinimized)
+        self.show()
+        self.raise_()
+        self.activateWindow()
+
+    def shutdown(self) -> bool:
+        """Stop all work; tell whether every thread has ended."""
+        ended = [thread.shutdown() for thread in (self._engine, self._reader, self._files)]
+        return all(ended)
+
+    def closeEvent(self, event: QCloseEvent) -> None:
+        """Keep the window's place and the choices; what is running is stopped once the window is gone."""
+        self._save()
+        kept = QSettings(str(self._parts.window_file), QSettings.Format.IniFormat)
+        kept.setValue("geometry", self.saveGeometry())
+        kept.setValue("splitter", self._splitter.saveState())
+        self.loader.cancel()
+        self.controller.stop()
+        super().closeEvent(event)
+        self.closed.emit()
+
+    @Slot(object)
+    def tell_failure(self, error: BaseException) -> None:
+        """Show why something did not work."""
+        told = isinstance(error, UserError)
+        self.notices.tell(str(error) if told else f"A fault in the program: {error}. The log has the details.")
+
+    def _options(self) -> GenerationOptions:
+        sampling = replace(self._settings.sampling.params(), temperature=self.picker.temperature)
+        return GenerationOptions(
+            sampling=sampling,
+            draft_length=self.picker.draft_length,
+            seed=self.picker.seed,
+            max_new_tokens=self._settings.max_new_tokens,
+            mode=self._settings.mode,
+        )
+
+    def _arrange(self) -> None:
+        self._pages.addWidget(self.welcome)
+        self._pages.addWidget(self.transcript)
+        right = QWidget(self)
+        column = QVBoxLayout(right)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(0)
+        entry = QWidget(right)
+        around = QVBoxLayout(entry)
+        around.setContentsMargins(16, 8, 16, 12)
+        around.addWidget(self.composer)
+        for widget in (self.picker, self.loading, self.notices):
+            column.addWidget(widget)
+        column.addWidget(self._pages, 1)
+        column.addWidget(entry)
+        column.addWidget(self.status)
+        self._splitter.addWidget(self.conversations)
+        self._splitter.addWidget(right)
+        self._splitter.setStretchFactor(1, 1)
+        self._splitter.setSizes([240, 1040])
+        self._splitter.setHandleWidth(1)
+        self._splitter.setChildrenCollapsible(False)
+        self.conversations.setMinimumWidth(180)
+        self.setCentralWidget(self._splitter)
+
+    def _connect(self) -> None:
+        self.picker.pair_chosen.connect(self.load)
+        self.picker.options_changed.connect(self._take_options)
+        self.picker.failed.connect(self.tell_failure)
+        self.picker.models_found.connect(self._choose_page)
+        self.loader.step.connect(self.loading.show_step)
+        self.loader.ready.connect(self._on_ready)
+        self.loader.failed.connect(self._on_load_failed)
+        self.loader.given_up.connect(self._on_given_up)
+        self.loader.ended.connect(self.loading.hide)
+        self.loading.cancelled.connect(self.loader.cancel)
+        self.controller.failed.connect(self.tell_failure)
+        self.controller.noticed.connect(self.notices.tell)
+        self.controller.conversation_shown.connect(self._choose_page)
+        self.controller.conversation_shown.connect(self._remember_conversation)
+        self.controller.answering.connect(self._choose_page)
+        self.welcome.example_chosen.connect(self.composer.restore)
+        self.welcome.file_asked.connect(self._open_file)
+        self.welcome.look_asked.connect(self.picker.look_for_models)
+
+    def _add_menus(self) -> None:
+        file = self.menuBar().addMenu("&File")
+        _add(file, "New chat", "Ctrl+N", self.controller.new_chat)
+        _add(file, "Open a model file …", "Ctrl+O", self._open_file)
+        _add(file, "Look for models again", "", self.picker.look_for_models)
+        file.addSeparator()
+        _add(file, "Quit", "Ctrl+Q", self.close)
+        chat = self.menuBar().addMenu("&Chat")
+        _add(chat, "Stop", "Esc", self.controller.stop)
+        _add(chat, "Answer again", "Ctrl+R", self.controller.regenerate)
+        _add(chat, "Copy the last answer", "Ctrl+Shift+C", self._copy_answer)
+        chat.addSeparator()
+        chat.addActions(list(self.conversations.actions_for_menu))
+        _add(chat, "Undo delete", "", self.conversations.undo_delete)
+        view = self.menuBar().addMenu("&View")
+        _add(view, "Show or hide the chats", "Ctrl+B", self._toggle_sidebar)
+        _add(view, "Next highlight mode", "Ctrl+G", self.picker.next_highlight)
+        view.addSeparator()
+        self._palettes = _choices(view, "Colours of tokens", PALETTE_NAMES, self._settings.palette)
+        self._palettes.triggered.connect(self._take_look)
+        self._schemes = _choices(view, "Light and dark", SCHEME_NAMES, self._settings.color_scheme)
+        self._schemes.triggered.connect(self._take_look)
+        go = self.menuBar().addMenu("&Go")
+        _add(go, "Message field", "Ctrl+L", self.composer.setFocus)
+        _add(go, "Search chats", "Ctrl+K", self.conversations.focus_search)
+        _add(go, "Choose the target", "Ctrl+Shift+M", self.picker.focus_target)
+        help_menu = self.menuBar().addMenu("&Help")
+        _add(help_menu, "Shortcuts", "Ctrl+/", self._show_shortcuts)
+
+    def _restore_geometry(self) -> None:
+        kept = QSettings(str(self._parts.window_file), QSettings.Format.IniFormat)
+        geometry, splitter = kept.value("geometry"), kept.value("splitter")
+        if not isinstance(geometry, QByteArray) or not self.restoreGeometry(geometry):
+            self.resize(1280, 800)
+        if isinstance(splitter, QByteArray):
+            self._splitter.restoreState(splitter)
+
+    @Slot(object)
+    def _on_ready(self, ready: PairReady) -> None:
+        self.controller.set_pair(ready)
+        self.picker.show_pair(ready.settings)
+        for notice in ready.notices:
+            self.notices.tell(notice)
+        self._settings = self._settings.changed(pair=ready.settings)
+        self._saving.start()
+
+    @Slot(object)
+    def _on_load_failed(self, error: BaseException) -> None:
+        self.tell_failure(error)
+        self.controller.set_pair(None, _NO_MODEL)
+
+    @Slot()
+    def _on_given_up(self) -> None:
+        self.controller.set_pair(None, _NO_MODEL)
+
+    @Slot()
+    def _choose_page(self) -> None:
+        self._pages.setCurrentWidget(self.transcript if self.transcript.messages else self.welcome)
+        usable = any(not model.why_not_chat for model in self.picker.models)
+        if usable or self.loader.loading or self.picker.has_pair:
+            self.welcome.show_examples()
+        else:
+            self.welcome.show_no_model()
+
+    @Slot(object)
+    def _remember_conversation(self, conversation_id: int | None) -> None:
+        self._settings = self._settings.changed(last_conversation=conversation_id)
+        self._saving.start()
+
+    @Slot()
+    def _take_options(self) -> None:
+        sampling = self._settings.sampling.model_copy(update={"temperature": self.picker.temperature})
+        self._settings = self._settings.changed(
+            sampling=sampling, draft_length=self.picker.draft_length, highlight=self.picker.highlight
+        )
+        self.transcript.set_highlight(self.picker.highlight)
+        self._saving.start()
+
+    @Slot()
+    def _take_look(self) -> None:
+        palette, scheme = self._palettes.checkedAction(), self._schemes.checkedAction()
+        self._settings = self._settings.changed(
+            palette=Palette(palette.data()), color_scheme=ColorScheme(scheme.data())
+        )
+        self._theme.set_look(self._settings.color_scheme, self._settings.palette)
+        self._saving.start()
+
+    @Slot()
+    def _save(self) -> None:
+        self._saving.stop()
+        try:
+            self._parts.save_settings(self._settings)
+        except UserError as error:
+            self.tell_failure(error)
+
+    @Slot()
+    def _open_file(self) -> None:
+        name, _ = QFileDialog.getOpenFileName(self, "Open a model file", "", "GGUF models (*.gguf)")
+        if name:
+            self.load(PairSettings(Path(name)))
+
+    @Slot()
+    def _copy_answer(self) -> None:
+        answers = [message for message in self.transcript.messages if not message.from_person]
+        if answers:
+            last = answers[-1]
+            QGuiApplication.clipboard().setText(last.text if last.trace is None else last.trace.text)
+
+    @Slot()
+    def _toggle_sidebar(self) -> None:
+        self.conversations.setVisible(not self.conversations.isVisible())
+
+    @Slot()
+    def _show_shortcuts(self) -> None:
+        rows = "".join(
+            f"<tr><td style='padding: 3px 22px 3px 0'><b>{keys}</b></td><td style='padding: 3px 0'>{what}</td></tr>"
+            for keys, what in (line.split("\t") for line in _SHORTCUTS.splitlines())
+        )
+        box = QMessageBox(self)
+        box.setWindowTitle("Shortcuts")
+        box.setTextFormat(Qt.TextFormat.RichText)
+        box.setText(f"<table>{rows}</table>")
+        box.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        box.open()
+
+
+def _add(menu: QMenu, text: str, keys: str, slot: Callable[..., object]) -> QAction:
+    action = menu.addAction(text)
+    if keys:
+        action.setShortcut(keys)
+    action.triggered.connect(slot)
+    return action
+
+
+def _choices(menu: QMenu, title: str, names: dict[Palette, str] | dict[ColorScheme, str], chosen: str) -> QActionGroup:
+    below = menu.addMenu(title)
+    group = QActionGroup(below)
+    for value, name in names.items():
+        action = below.addAction(name)
+        action.setData(str(value))
+        action.setCheckable(True)
+        action.setChecked(value == chosen)
+        group.addAction(action)
+    return group

@@ -1,0 +1,1 @@
+"""Choosing the models and how they draft."""

@@ -1,0 +1,314 @@
+"""The bar above the chat: target, draft, draft length, temperature, seed, highlight. Files are looked at in a job."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import cast
+
+from PySide6.QtCore import QSignalBlocker, Qt, Signal, Slot
+from PySide6.QtGui import QStandardItem, QStandardItemModel
+from PySide6.QtWidgets import (
+    QCheckBox,
+    QComboBox,
+    QDoubleSpinBox,
+    QFrame,
+    QHBoxLayout,
+    QLabel,
+    QSizePolicy,
+    QSpinBox,
+    QVBoxLayout,
+    QWidget,
+)
+
+from draftlight.library.scanner import ModelFile
+from draftlight.settings import MAX_DRAFT_LENGTH, NGRAM, NO_DRAFT, Highlight, PairSettings, Settings
+from draftlight.ui.jobs import Job, JobThread, Work
+from draftlight.ui.models.listing import DraftsChecked, ListModels, ModelsFound, check_drafts, find_models
+
+HIGHLIGHT_NAMES = {
+    Highlight.ALL: "All drafts",
+    Highlight.ACCEPTED: "Accepted only",
+    Highlight.OFF: "Off",
+}
+_VALUE = Qt.ItemDataRole.UserRole
+_LARGEST_SPIN = 2**31 - 1
+_POPUP_WIDTH = 560
+_FIELD_HEIGHT = 28
+
+
+class ModelPicker(QFrame):
+    """Shows the choices in force and reports new ones; loading is for whoever listens."""
+
+    pair_chosen = Signal(object)  # PairSettings
+    options_changed = Signal()
+    models_found = Signal()
+    failed = Signal(object)  # the exception that ended the look at the files
+
+    def __init__(
+        self, settings: Settings, files: JobThread, list_models: ListModels, parent: QWidget | None = None
+    ) -> None:
+        """Show the settings; `files` runs the look at the disk."""
+        super().__init__(parent)
+        self.setObjectName("bar")
+        self._files = files
+        self._list_models = list_models
+        self._pair: PairSettings | None = None
+        self._models: tuple[ModelFile, ...] = ()
+        self._checked: DraftsChecked | None = None
+        self._checking: Job | None = None
+        self._targets = _combo("Target", "The target model: its answer is what you get, whatever drafts for it")
+        self._drafts = _combo("Draft", "Who proposes tokens for the target to verify")
+        self._length = _combo("Draft length", "How many tokens are drafted in each round: K")
+        self._temperature = QDoubleSpinBox(self)
+        self._seed = QSpinBox(self)
+        self._fresh = QCheckBox("new each time", self)
+        self._highlight = _combo("Highlight", "Which tokens are marked in the text (Ctrl+G)")
+        self._fill_fixed(settings)
+        self._arrange()
+        self._targets.activated.connect(self._choose)
+        self._drafts.activated.connect(self._choose)
+        self._length.activated.connect(self.options_changed)
+        self._highlight.activated.connect(self.options_changed)
+        self._temperature.valueChanged.connect(self.options_changed)
+        self._seed.valueChanged.connect(self.options_changed)
+        self._fresh.toggled.connect(self._take_fresh)
+
+    @property
+    def draft_length(self) -> int:
+        """K; 0 drafts nothing."""
+        return int(self._length.currentData(_VALUE))
+
+    @property
+    def temperature(self) -> float:
+        """How freely the target draws; 0 is greedy."""
+        return self._temperature.value()
+
+    @property
+    def seed(self) -> int | None:
+        """The seed of the next answer, None for a new one each time."""
+        return None if self._fresh.isChecked() else self._seed.value()
+
+    @property
+    def highlight(self) -> Highlight:
+        """Which tokens are marked."""
+        return Highlight(self._highlight.currentData(_VALUE))
+
+    @property
+    def models(self) -> Sequence[ModelFile]:
+        """What the last look at the disk found."""
+        return self._models
+
+    @property
+    def has_pair(self) -> bool:
+        """Whether a pair is in force or being loaded."""
+        return self._pair is not None
+
+    @Slot()
+    def look_for_models(self) -> None:
+        """Look at the disk again, in the background."""
+        self._run(find_models(self._list_models))
+
+    def show_pair(self, pair: PairSettings | None) -> None:
+        """Show which pair is in force, without choosing it."""
+        changed = pair is not None and (self._pair is None or pair.target != self._pair.target)
+        self._pair = pair
+        if changed:
+            self._checked = None
+        self._refill()
+        if changed:
+            self._check()
+
+    def show_seed(self, seed: int) -> None:
+        """Show the seed that the last answer was made with."""
+        with QSignalBlocker(self._seed):
+            self._seed.setValue(min(seed, _LARGEST_SPIN))
+
+    @Slot()
+    def next_highlight(self) -> None:
+        """Go on to the next highlight mode."""
+        self._highlight.setCurrentIndex((self._highlight.currentIndex() + 1) % self._highlight.count())
+        self.options_changed.emit()
+
+    def focus_target(self) -> None:
+        """Put the keyboard on the target's list."""
+        self._targets.setFocus(Qt.FocusReason.ShortcutFocusReason)
+        self._targets.showPopup()
+
+    def _fill_fixed(self, settings: Settings) -> None:
+        self._length.addItem("Off", 0)
+        for length in range(1, MAX_DRAFT_LENGTH + 1):
+            self._length.addItem(f"Show {length}", length)
+        shown = settings.draft_length if isinstance(settings.draft_length, int) else Settings().draft_length
+        self._length.setCurrentIndex(self._length.findData(shown))
+        for mode, name in HIGHLIGHT_NAMES.items():
+            self._highlight.addItem(name, mode)
+        self._highlight.setCurrentIndex(self._highlight.findData(settings.highlight))
+        self._temperature.setRange(0.0, 5.0)
+        self._temperature.setSingleStep(0.1)
+        self._temperature.setDecimals(2)
+        self._temperature.setValue(settings.sampling.temperature)
+        self._temperature.setToolTip("0 always takes the likeliest token")
+        self._seed.setRange(0, _LARGEST_SPIN)
+        self._seed.setToolTip("The same seed gives the same answer to the same question")
+        self._seed.setEnabled(False)
+        self._fresh.setChecked(True)
+        self._refill()
+
+    def _arrange(self) -> None:
+        row = QHBoxLayout(self)
+        row.setContentsMargins(16, 8, 16, 10)
+        row.setSpacing(14)
+        seed = QWidget(self)
+        inside = QHBoxLayout(seed)
+        inside.setContentsMargins(0, 0, 0, 0)
+        inside.addWidget(self._seed)
+        inside.addWidget(self._fresh)
+        fields = (
+            ("&Target", self._targets, self._targets, 3),
+            ("&Draft", self._drafts, self._drafts, 3),
+            ("Draft &length", self._length, self._length, 0),
+            ("Te&mperature", self._temperature, self._temperature, 0),
+            ("&Seed", seed, self._seed, 0),
+            ("&Highlight", self._highlight, self._highlight, 0),
+        )
+        for text, shown, buddy, stretch in fields:
+            label = QLabel(text, self)
+            label.setObjectName("dim")
+            label.setBuddy(buddy)
+            buddy.setAccessibleName(text.replace("&", ""))
+            buddy.setMinimumHeight(_FIELD_HEIGHT)
+            column = QVBoxLayout()
+            column.setSpacing(4)
+            column.addWidget(label)
+            column.addWidget(shown)
+            row.addLayout(column, stretch)
+
+    def _refill(self) -> None:
+        """Write both lists anew from what is known."""
+        targets = [self._target_item(model) for model in self._models]
+        known = {model.path for model in self._models}
+        if self._pair is not None and self._pair.target not in known:
+            targets.insert(0, _item(_name(self._pair.target), str(self._pair.target), str(self._pair.target)))
+        if not targets:
+            targets = [_item("No model found", "", "Open a GGUF file from the File menu", enabled=False)]
+        _fill(self._targets, targets, "" if self._pair is None else str(self._pair.target))
+        _fill(self._drafts, self._draft_items(known), self._chosen_draft())
+        self._drafts.setEnabled(self._pair is not None)
+
+    def _target_item(self, model: ModelFile) -> QStandardItem:
+        reason = model.why_not_chat
+        text = f"{_name(model.path)}   {_size(model.size)}"
+        return _item(text, str(model.path), reason or str(model.path), reason=reason, enabled=not reason)
+
+    def _draft_items(self, known: set[Path]) -> list[QStandardItem]:
+        checked = self._checked
+        impossible = checked.no_draft if checked is not None else ""
+        items = [
+            _item("None", NO_DRAFT, "Plain decoding: the target alone, one token a call"),
+            _item(
+                "N-gram, from the chat itself",
+                NGRAM,
+                "Continues what was said before: costs nothing, good at repeats",
+                reason=impossible,
+                enabled=not impossible,
+            ),
+        ]
+        for model in self._models:
+            verdict = checked.verdicts.get(model.path) if checked is not None else None
+            reason = impossible or " ".join(verdict.reasons if verdict is not None else ())
+            usable = not reason and verdict is not None and verdict.ok
+            tip = reason or " ".join((*(verdict.warnings if verdict else ()), str(model.path)))
+            text = f"{_name(model.path)}   {_size(model.size)}"
+            items.append(_item(text, str(model.path), tip, reason=reason, enabled=usable))
+        draft = self._pair.draft if self._pair is not None else None
+        if draft is not None and draft not in known:
+            items.append(_item(_name(draft), str(draft), str(draft)))
+        return items
+
+    def _chosen_draft(self) -> str:
+        if self._pair is None:
+            return NO_DRAFT
+        if self._pair.draft is not None:
+            return str(self._pair.draft)
+        return NGRAM if self._pair.ngram else NO_DRAFT
+
+    def _run(self, work: Work) -> Job:
+        job = Job(work)
+        job.reported.connect(self._on_reported)
+        job.failed.connect(self.failed)
+        self._files.start(job)
+        return job
+
+    def _check(self) -> None:
+        if self._checking is not None:
+            self._checking.cancel()
+        self._checking = None
+        if self._pair is not None and self._models:
+            self._checking = self._run(check_drafts(self._pair.target, self._models))
+
+    @Slot(object)
+    def _on_reported(self, found: object) -> None:
+        if isinstance(found, ModelsFound):
+            self._models = found.models
+            self._checked = None
+            self._check()
+            self.models_found.emit()
+        elif isinstance(found, DraftsChecked) and self._pair is not None and found.target == self._pair.target:
+            self._checked = found
+        self._refill()
+
+    @Slot()
+    def _choose(self) -> None:
+        """Report the pair that the two lists now show."""
+        target, draft = str(self._targets.currentData(_VALUE) or ""), str(self._drafts.currentData(_VALUE))
+        if not target:
+            return
+        base = self._pair or PairSettings(Path(target))
+        file = None if draft in (NGRAM, NO_DRAFT) else Path(draft)
+        pair = replace(base, target=Path(target), draft=file, ngram=draft == NGRAM)
+        if pair != self._pair:
+            self.pair_chosen.emit(pair)
+
+    @Slot(bool)
+    def _take_fresh(self, fresh: bool) -> None:  # noqa: FBT001 - Qt's signal
+        self._seed.setEnabled(not fresh)
+        self.options_changed.emit()
+
+
+def _combo(name: str, meaning: str) -> QComboBox:
+    combo = QComboBox()
+    combo.setAccessibleName(name)
+    combo.setAccessibleDescription(meaning)
+    combo.setToolTip(meaning)
+    combo.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
+    combo.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon)
+    combo.setMinimumContentsLength(9)
+    return combo
+
+
+def _item(text: str, value: str, tip: str, *, reason: str = "", enabled: bool = True) -> QStandardItem:
+    item = QStandardItem(f"{text}   ({reason})" if reason else text)
+    item.setData(value, _VALUE)
+    item.setToolTip(tip)
+    item.setData(tip, Qt.ItemDataRole.AccessibleDescriptionRole)
+    item.setEnabled(enabled)
+    return item
+
+
+def _fill(combo: QComboBox, items: Sequence[QStandardItem], chosen: str) -> None:
+    """Replace a list's items and show the chosen one, quietly."""
+    with QSignalBlocker(combo):
+        model = cast("QStandardItemModel", combo.model())
+        model.clear()
+        for item in items:
+            model.appendRow(item)
+        combo.setCurrentIndex(next((row for row, item in enumerate(items) if item.data(_VALUE) == chosen), -1))
+        combo.view().setMinimumWidth(_POPUP_WIDTH)
+
+
+def _name(path: Path) -> str:
+    return path.name.removesuffix(".gguf")
+
+
+def _size(n_bytes: int) -> str:
+    return f"{n_bytes / 1e9:.1f} GB" if n_bytes >= 1e9 else f"{max(1, round(n_bytes / 1e6)):,} MB"  # noqa: PLR2004 - giga

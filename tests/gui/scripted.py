@@ -1,0 +1,228 @@
+"""A decoder that plays a script of rounds, with the real service and the real store around it."""
+
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from draftlight.chat.service import ChatService, LoadedPair
+from draftlight.engine.cancel import CancelToken
+from draftlight.engine.decoding import GenerationRequest, SpeculativeDecoder
+from draftlight.engine.events import (
+    Alternative,
+    DraftSource,
+    Event,
+    GenerationFinished,
+    ModelLoading,
+    PromptEvaluated,
+    RoundVerified,
+    StopReason,
+    TokenDrafted,
+    TokenFate,
+    TokenReport,
+)
+from draftlight.engine.ledger import StatsLedger
+from draftlight.engine.model import Token
+from draftlight.errors import UserError
+from draftlight.history.store import HistoryStore
+from draftlight.settings import PairSettings
+
+PAIR = PairSettings(Path("/models/big-target.gguf"), Path("/models/small-draft.gguf"))
+CHATML = (
+    "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+CONTROL = {"<|im_start|>": 0x110000, "<|im_end|>": 0x110001}
+_CHOICE_SCORE = 1.25
+
+
+@dataclass(frozen=True)
+class Round:
+    """What one round drafts and what of it is accepted; `own` is the target's token, None where the answer ended."""
+
+    drafted: Sequence[str]
+    n_accepted: int
+    own: str | None
+    no_draft_reason: str = ""
+
+
+# fmt: off
+STORY = (
+    Round((" The", " capital", " of"), 3, " France"),
+    Round((" is", " London", " and"), 1, " Paris"),
+    Round((",", " a", " city"), 3, " of"),
+    Round((" light", " and", " lots"), 2, " love"),
+    Round((".", " It", " is"), 1, " The"),
+    Round((" river", " Seine", " runs"), 3, " through"),
+    Round((" the", " city", " center"), 1, " middle"),
+    Round((" of", " the", " city"), 2, " town"),
+    Round((".",), 1, None),
+)
+# fmt: on
+
+
+def round_events(
+    number: int, position: int, played: Round, text_length: int
+) -> tuple[list[TokenDrafted], RoundVerified]:
+    """Return the round's pending tokens and its verdict, with figures that add up."""
+    pending = [_report(text, TokenFate.PENDING, place) for place, text in enumerate(played.drafted)]
+    judged = []
+    for place, text in enumerate(played.drafted):
+        if place < played.n_accepted:
+            judged.append(_report(text, TokenFate.ACCEPTED, place))
+        elif place == played.n_accepted and played.own is not None:
+            judged.append(_report(text, TokenFate.REJECTED, place, choice=played.own))
+        else:
+            judged.append(_report(text, TokenFate.NOT_REACHED, place))
+    own = None
+    if played.own is not None:
+        full = played.n_accepted == len(played.drafted)
+        fate = (TokenFate.BONUS if full else TokenFate.CORRECTION) if played.drafted else TokenFate.PLAIN
+        own = _report(played.own, fate, len(played.drafted))
+    drafted = [TokenDrafted(number, place, token) for place, token in enumerate(pending)]
+    verified = RoundVerified(
+        round=number,
+        position=position,
+        drafted=tuple(judged),
+        target_token=own,
+        text_length=text_length,
+        draft_ms=2.0 * len(drafted),
+        verify_ms=11.0,
+        host_ms=0.3,
+        no_draft_reason=played.no_draft_reason,
+    )
+    return drafted, verified
+
+
+def _report(text: str, fate: TokenFate, place: int, choice: str = "") -> TokenReport:
+    number = sum(map(ord, text)) % 49152
+    drafted = fate not in (TokenFate.CORRECTION, TokenFate.BONUS, TokenFate.PLAIN)
+    judged = fate not in (TokenFate.PENDING, TokenFate.NOT_REACHED)
+    chosen = Token(number, text) if not choice else Token(number + 1, choice)
+    others = (" Rome", " Berlin", " now", " also")
+    top = tuple(Alternative(number + 2 + n, other, 0.2 / (n + 1)) for n, other in enumerate(others))
+    return TokenReport(
+        id=number,
+        text=text,
+        fate=fate,
+        source=DraftSource.MODEL if drafted else None,
+        p=(0.04 if choice else 0.61) if judged else None,
+        q=0.48 if drafted else None,
+        p_rank=(3 if choice else 0) if judged else None,
+        q_rank=0 if drafted else None,
+        score=(-0.87 if choice else _CHOICE_SCORE) if judged else None,
+        choice=chosen if judged else None,
+        choice_score=_CHOICE_SCORE if judged else None,
+        margin=0.42 if judged else None,
+        target_top=(Alternative(chosen.id, chosen.text, 0.61), *top) if judged else (),
+        draft_top=(Alternative(number, text, 0.48), *top[1:]) if drafted else (),
+        draft_ms=1.9 + place / 10 if drafted else None,
+    )
+
+
+class ScriptedDecoder(SpeculativeDecoder):
+    """Plays rounds. `hold_at` is the round before which it waits until `go_on` is set or the answer is cancelled."""
+
+    def __init__(
+        self, rounds: Iterable[Round] = STORY, *, n_ctx: int = 2048, hold_at: int | None = None, pace: float = 0.0
+    ) -> None:
+        self.rounds = list(rounds)
+        self.requests: list[GenerationRequest] = []
+        self.failure: Exception | None = None
+        self.go_on = threading.Event()
+        self.holding = threading.Event()
+        self.hold_at = hold_at
+        self.slow_to_stop = threading.Event()  # set it when the engine may notice a cancel
+        self.slow_to_stop.set()
+        self._pace = pace
+        self._n_ctx = n_ctx
+
+    @property
+    def n_ctx(self) -> int:
+        return self._n_ctx
+
+    def generate(self, request: GenerationRequest, cancel: CancelToken) -> Iterator[Event]:
+        self.requests.append(request)
+        yield PromptEvaluated(len(request.prompt), len(request.prompt), 0, 0.02)
+        if self.failure is not None:
+            raise self.failure
+        text, tokens, ledger = "", [], StatsLedger(n_prompt=len(request.prompt))
+        reason = StopReason.END_TOKEN
+        for number, played in enumerate(self.rounds):
+            if number == self.hold_at:
+                self._wait(cancel)
+            if cancel.cancelled:
+                reason = StopReason.CANCELLED
+                break
+            accepted = "".join(played.drafted[: played.n_accepted])
+            drafted, verified = round_events(
+                number, len(tokens), played, len(text) + len(accepted) + len(played.own or "")
+            )
+            for event in drafted:
+                yield event
+                self._rest()
+            text += "".join(token.text for token in verified.committed)
+            tokens += [token.id for token in verified.committed]
+            ledger.add(verified)
+            yield verified
+            self._rest()
+        yield GenerationFinished(reason, tuple(tokens), text, ledger.stats())
+
+    def _wait(self, cancel: CancelToken) -> None:
+        self.holding.set()
+        while not cancel.cancelled and not self.go_on.wait(0.005):
+            pass
+        self.slow_to_stop.wait(5)
+
+    def _rest(self) -> None:
+        if self._pace:
+            threading.Event().wait(self._pace)
+
+
+@dataclass
+class Vocabulary:
+    """One token a character."""
+
+    control_tokens: Mapping[str, int] = field(default_factory=lambda: CONTROL)
+    add_bos: bool = False
+    bos: int | None = None
+    bos_text: str = ""
+    eos_text: str = "<|im_end|>"
+    chat_template: str | None = CHATML
+
+    def encode(self, text: str) -> list[int]:
+        return [ord(character) for character in text]
+
+
+@dataclass
+class ScriptedPair:
+    decoder: SpeculativeDecoder
+    settings: PairSettings = PAIR
+    vocabulary: Vocabulary = field(default_factory=Vocabulary)
+    notices: tuple[str, ...] = ()
+
+    def close(self) -> None:
+        """Nothing to free."""
+
+
+class ScriptedLoader:
+    """Loads the same decoder for every pair, or fails as told."""
+
+    def __init__(self, decoder: ScriptedDecoder) -> None:
+        self.decoder = decoder
+        self.failure: UserError | None = None
+        self.notices: tuple[str, ...] = ()
+        self.loaded: list[PairSettings] = []
+
+    def __call__(self, settings: PairSettings, _cancel: CancelToken) -> Iterator[ModelLoading | LoadedPair]:
+        yield ModelLoading("Loading the target", 0.5)
+        if self.failure is not None:
+            raise self.failure
+        self.loaded.append(settings)
+        yield ScriptedPair(self.decoder, settings, notices=self.notices)
+
+
+def scripted_service(path: Path, decoder: ScriptedDecoder) -> tuple[ChatService, ScriptedLoader]:
+    """Return a real service that saves at `path` and plays the decoder's script."""
+    loader = ScriptedLoader(decoder)
+    return ChatService(lambda: HistoryStore.open(path), loader), loader
