@@ -8,11 +8,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
+import psutil
 import pytest
 
 DEADLINE_S = 60.0
@@ -92,6 +93,15 @@ class Program:
                 return connection.execute(query, values).fetchall()
             except sqlite3.OperationalError:  # it is just being made
                 return []
+
+    def leftovers(self, process: subprocess.Popen[str]) -> list[str]:
+        """Command lines of what still runs in the session that this process began."""
+        alive = []
+        for each in psutil.process_iter():
+            with suppress(psutil.Error, ProcessLookupError):
+                if os.getsid(each.pid) == process.pid and each.status() != psutil.STATUS_ZOMBIE:
+                    alive.append(" ".join(each.cmdline()))
+        return alive
 
     def end(self) -> None:
         """Kill what still runs, with its children."""

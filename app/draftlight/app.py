@@ -99,26 +99,28 @@ def _open_window(arguments: Arguments) -> int:
         raise UserError(f"The window cannot open: {error}.", "Install that, or run: draftlight chat") from error
     from draftlight.ui import application  # noqa: PLC0415 - see _run_command
 
-    with _open_store() as store:  # here and not in each window's thread: what an earlier run left is told once
-        if not store.read_only:
-            store.recover_interrupted()
-        notices = store.notices
     remembered = load_settings(paths.settings_file())
+    settings = remembered.settings
+    with _open_store() as store:
+        notices = (*remembered.notices, *store.notices)  # that the file was moved aside is told at this opening alone
+        interrupted = () if store.read_only else store.recover_interrupted()
+        if interrupted:  # the settings may not have got there before the program was killed
+            settings = settings.changed(last_conversation=store.message(interrupted[-1]).conversation_id)
     named = None if arguments.target is None else PairSettings(target=arguments.target.absolute())
     starter = PairSettings(target=paths.starter_target(), draft=paths.starter_draft())
     parts = application.Parts(
         service=ChatService(_open_store, load_pair),
         open_store=_open_store,
-        settings=remembered.settings,
+        settings=settings,
         save_settings=lambda changed: save_settings(changed, paths.settings_file()),
         list_models=lambda: list_models(paths.models_dirs()),
         default_pair=starter if starter.target.is_file() else None,
-        notices=(*remembered.notices, *notices),
+        notices=notices,
         log_dir=paths.log_dir(),
         data_dir=paths.data_dir(),
         pair=named,
     )
-    return application.run(parts, sys.argv[:1])
+    return application.run(parts, ())
 
 
 def _say(error: UserError, *, as_json: bool) -> int:
