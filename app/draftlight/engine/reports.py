@@ -28,11 +28,11 @@ class Reporter:
             text=stream.feed(self._tokenizer.piece(proposal.token)),
             fate=TokenFate.PENDING,
             source=proposal.source,
-            q=proposal.q,
+            q=_short(proposal.q),
             q_rank=proposal.rank,
-            draft_margin=proposal.margin,
+            draft_margin=None if proposal.margin is None else _short(proposal.margin),
             draft_top=self._alternatives(proposal.top),
-            draft_ms=1000.0 * proposal.decode_seconds,
+            draft_ms=_short(1000.0 * proposal.decode_seconds),
         )
 
     def judged(
@@ -67,16 +67,22 @@ class Reporter:
 
     def _with_target(self, report: TokenReport, judgement: Judgement, position: int) -> TokenReport:
         law, choice = judgement
+        score = law.score(report.id, self._sampler.seed, position)
         return replace(
             report,
-            p=law.probability(report.id),
+            p=_short(law.probability(report.id)),
             p_rank=law.rank(report.id),
-            score=law.score(report.id, self._sampler.seed, position),
+            score=None if score is None else _short(score),
             choice=Token(choice.token, self._tokenizer.label(choice.token)),
-            choice_score=choice.score,
-            margin=choice.margin,
+            choice_score=_short(choice.score),
+            margin=_short(choice.margin),
             target_top=self._alternatives(law.top(_TOP)),
         )
 
     def _alternatives(self, top: Sequence[tuple[int, float]]) -> tuple[Alternative, ...]:
-        return tuple(Alternative(token, self._tokenizer.label(token), share) for token, share in top)
+        return tuple(Alternative(token, self._tokenizer.label(token), _short(share)) for token, share in top)
+
+
+def _short(figure: float) -> float:
+    """Six significant digits: reports are for the eye, and every stored trace is made of them."""
+    return float(f"{figure:.6g}")
