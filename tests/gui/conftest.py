@@ -24,7 +24,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(autouse=True)
-def no_leaked_threads(qapp: QApplication) -> Iterator[None]:  # noqa: ARG001 - the application must outlive the threads
+def no_leaked_qthreads(qapp: QApplication) -> Iterator[None]:  # noqa: ARG001 - the application must outlive the threads
     """Fail a test that leaves a QThread running; it would abort the process at exit."""
     yield
     threads = [thing for thing in gc.get_objects() if type(thing) is QThread and shiboken6.isValid(thing)]

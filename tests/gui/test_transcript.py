@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Sequence
-from itertools import pairwise
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -17,7 +16,7 @@ from draftlight.chat.trace import Trace
 from draftlight.engine.events import TokenFate
 from draftlight.settings import ColorScheme, Highlight, Palette
 from draftlight.ui.chat.token_card import TokenCard
-from draftlight.ui.chat.token_runs import Piece, displayable, runs, utf16_length
+from draftlight.ui.chat.token_runs import displayable, utf16_length
 from draftlight.ui.chat.transcript import TranscriptView
 from draftlight.ui.chat.transcript_document import LONGEST_PARAGRAPH, LONGEST_SHOWN_TEXT, ShownMessage
 from draftlight.ui.theme import Theme
@@ -233,21 +232,6 @@ def test_no_token_is_found_beside_the_text(view: TranscriptView) -> None:
     assert view.place_at(QPoint(450, 590)) is None
     view.show_messages([])
     assert view.place_at(QPoint(10, 10)) is None
-
-
-def test_a_cluster_of_several_tokens_is_drawn_whole_in_its_worst_fate() -> None:
-    family = [Piece(FAMILY[0], TokenFate.ACCEPTED), Piece(FAMILY[1:], TokenFate.REJECTED)]
-    assert runs(family) == [Piece(FAMILY, TokenFate.REJECTED)]
-    accent = [Piece("cafe", TokenFate.ACCEPTED), Piece("\u0301s", TokenFate.CORRECTION)]
-    assert runs(accent) == [Piece("caf", TokenFate.ACCEPTED), Piece("e\u0301s", TokenFate.CORRECTION)]
-
-
-@given(st.lists(st.tuples(st.text(max_size=4), st.sampled_from(list(TokenFate))), max_size=12))
-def test_runs_keep_the_text_and_merge_neighbours(pieces: list[tuple[str, TokenFate]]) -> None:
-    given_pieces = [Piece(displayable(text), fate) for text, fate in pieces]
-    merged = runs(given_pieces)
-    assert "".join(run.text for run in merged) == "".join(piece.text for piece in given_pieces)
-    assert all(one.fate is not other.fate for one, other in pairwise(merged))
 
 
 ODD = st.text(st.characters(codec=None), max_size=6) | st.sampled_from(

@@ -93,7 +93,7 @@ def run(parts: Parts, argv: Sequence[str]) -> int:
     Raises UserError where the chats cannot be opened at all.
     """
     qInstallMessageHandler(_log_message)
-    application = QApplication([sys.argv[0], *argv])
+    application = QApplication(list(argv))
     application.setApplicationName("Draftlight")
     application.setDesktopFileName("draftlight")
     instance = SingleInstance(parts.data_dir)

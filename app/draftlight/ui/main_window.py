@@ -47,6 +47,8 @@ Ctrl+B\tshow or hide the chats
 Ctrl+G\tnext highlight mode
 Ctrl+Shift+M\tchoose the target
 Ctrl+O\topen a model file
+Ctrl+Shift+C\tcopy the last answer
+Ctrl+Q\tquit
 Left, Right\tin the text: from token to token
 Enter\tin the text: tell about the token
 F2\trename the chat
@@ -131,7 +133,7 @@ class MainWindow(QMainWindow):
     @Slot(object)
     def load(self, pair: PairSettings) -> None:
         """Load a pair in place of the present one."""
-        self.controller.set_pair(None, "Send when the models are ready")
+        self.controller.set_pair(None)
         self.picker.show_pair(pair)
         self.welcome.show_examples()
         self.loader.load(pair)

@@ -76,6 +76,8 @@ class Composer(QFrame):
         self._button.setMinimumWidth(96)
         self._answering = False
         self._obstacle = ""
+        self._passing = False
+        self._waiting = False  # what is typed was entered, and goes out once the obstacle has passed
         below = QHBoxLayout()
         below.addWidget(self._state, 1)
         below.addWidget(self._button)
@@ -86,7 +88,7 @@ class Composer(QFrame):
         layout.addLayout(below)
         self.setFocusProxy(self._entry)
         self._entry.entered.connect(self._send)
-        self._entry.textChanged.connect(self._refresh)
+        self._entry.textChanged.connect(self._edit)
         self._button.clicked.connect(self._press)
         self._refresh()
 
@@ -102,9 +104,13 @@ class Composer(QFrame):
         self._entry.setPlainText(f"{text}\n{typed}" if typed else text)
         self._entry.moveCursor(self._entry.textCursor().MoveOperation.End)
 
-    def set_obstacle(self, obstacle: str) -> None:
-        """Say why a message cannot be sent now; empty where it can."""
+    def set_obstacle(self, obstacle: str, *, passing: bool = False) -> None:
+        """Say why a message cannot be sent now; empty where it can. What is entered waits for a `passing` obstacle."""
         self._obstacle = obstacle
+        self._passing = passing and bool(obstacle)
+        if self._waiting and not obstacle:
+            self._send()
+        self._waiting = self._waiting and self._passing
         self._refresh()
 
     def set_answering(self, *, answering: bool) -> None:
@@ -130,15 +136,28 @@ class Composer(QFrame):
     @Slot()
     def _send(self) -> None:
         text = self.text
-        if self._answering or self._obstacle or not text.strip():
+        if self._answering or not text.strip():
             return
+        if self._obstacle:
+            self._waiting = self._passing
+            self._refresh()
+            return
+        self._waiting = False
         self._entry.clear()
         self.sent.emit(text)
+
+    @Slot()
+    def _edit(self) -> None:
+        self._waiting = False
+        self._refresh()
 
     @Slot()
     def _refresh(self) -> None:
         self._button.setText("Stop" if self._answering else "Send")
         self._button.setToolTip("Esc" if self._answering else "Enter")
         typed = not self._entry.document().isEmpty()  # cheap, also for a pasted megabyte
-        self._button.setEnabled(self._answering or (typed and not self._obstacle))
-        self._state.setText(self._obstacle or _HINT)
+        possible = not self._obstacle or (self._passing and not self._waiting)
+        self._button.setEnabled(self._answering or (typed and possible))
+        self._state.setText(
+            f"{self._obstacle}; your message will go out then" if self._waiting else self._obstacle or _HINT
+        )

@@ -37,7 +37,7 @@ from draftlight.ui.chat.transcript_document import ShownMessage
 from draftlight.ui.jobs import Job, JobThread
 
 _FIGURES_EVERY_MS = 200
-_LOADING = "Send when the models are ready"
+LOADING = "The models are being made ready"
 _log = logging.getLogger(__name__)
 
 
@@ -105,7 +105,7 @@ class ChatController(QObject):
         widgets.conversations.deleted.connect(self._on_deleted)
         widgets.conversations.new_asked.connect(self.new_chat)
         widgets.conversations.failed.connect(self.failed)
-        self.set_pair(None, _LOADING)
+        self.set_pair(None)
 
     @property
     def current(self) -> int | None:
@@ -117,8 +117,8 @@ class ChatController(QObject):
         """Whether an answer is coming."""
         return self._running is not None
 
-    def set_pair(self, pair: PairReady | None, obstacle: str = "") -> None:
-        """Take note of the models that are loaded, or say why none are."""
+    def set_pair(self, pair: PairReady | None, obstacle: str = LOADING) -> None:
+        """Take note of the models that are loaded, or say why none are; a message waits while they are LOADING."""
         self._pair = pair
         self._obstacle = "" if pair is not None else obstacle
         self._refresh_composer()
@@ -344,13 +344,13 @@ class ChatController(QObject):
         composer = self._widgets.composer
         composer.set_answering(answering=here and running is not None and not running.stopped)
         if running is not None and running.stopped:
-            composer.set_obstacle("Stopping …")
+            composer.set_obstacle("Stopping", passing=True)
         elif running is not None and not here:
             composer.set_obstacle("Another chat is being answered")
         elif self._reading is not None:
-            composer.set_obstacle("Opening the chat …")
+            composer.set_obstacle("Opening the chat", passing=True)
         else:
-            composer.set_obstacle(self._obstacle)
+            composer.set_obstacle(self._obstacle, passing=self._obstacle == LOADING)
 
     @Slot()
     def _show_figures(self) -> None:

@@ -38,6 +38,7 @@ class ProbabilityBars(QWidget):
         super().__init__(parent)
         self._theme = theme
         self._rows: list[tuple[str, float | None, float | None]] = []
+        self._drafted = False
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
         self.setAccessibleName("Likeliest tokens of both models")
 
@@ -45,6 +46,7 @@ class ProbabilityBars(QWidget):
         """Show the union of both lists, the likeliest for the target first."""
         by_target = {item.id: item for item in target}
         by_draft = {item.id: item for item in draft}
+        self._drafted = bool(draft)
         self._rows = []
         for item in (*target, *(item for item in draft if item.id not in by_target)):
             p = by_target[item.id].probability if item.id in by_target else None
@@ -66,15 +68,17 @@ class ProbabilityBars(QWidget):
         colours = self._theme.colours
         painter.setPen(QColor(colours.dim))
         key = QRect(self._TEXT, 0, self.width(), 16)
-        painter.drawText(key, Qt.AlignmentFlag.AlignLeft, "target solid, draft hatched")
+        meaning = "target solid, draft hatched" if self._drafted else "target; nothing was drafted here"
+        painter.drawText(key, Qt.AlignmentFlag.AlignLeft, meaning)
         for number, (text, p, q) in enumerate(self._rows):
             top = 20 + number * self._ROW
             name = QRect(0, top, self._TEXT - 8, self._ROW - 6)
             painter.setPen(QColor(colours.text))
             shown = painter.fontMetrics().elidedText(text, Qt.TextElideMode.ElideRight, name.width())
             painter.drawText(name, Qt.AlignmentFlag.AlignVCenter | Qt.AlignmentFlag.AlignLeft, shown)
-            self._draw_bar(painter, top, p, hatched=False)
-            self._draw_bar(painter, top + 12, q, hatched=True)
+            self._draw_bar(painter, top if self._drafted else top + 6, p, hatched=False)
+            if self._drafted:
+                self._draw_bar(painter, top + 12, q, hatched=True)
 
     def _draw_bar(self, painter: QPainter, top: int, share: float | None, *, hatched: bool) -> None:
         colours = self._theme.colours

@@ -1,0 +1,256 @@
+"""The window's rules: it opens without models, loads them after, remembers choices, and closes at any time."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtGui import QAction
+from PySide6.QtTest import QTest
+from PySide6.QtWidgets import QMessageBox, QPlainTextEdit, QWidget
+from pytestqt.qtbot import QtBot
+
+from draftlight.errors import UserError
+from draftlight.history.records import Status
+from draftlight.history.store import HistoryStore
+from draftlight.settings import ColorScheme, Highlight, PairSettings, Settings
+from draftlight.ui.main_window import MainWindow, WindowParts
+from draftlight.ui.theme import Theme
+from gui.scripted import PAIR, ScriptedDecoder, ScriptedLoader, scripted_service
+
+
+@dataclass
+class Opened:
+    window: MainWindow
+    store: HistoryStore
+    decoder: ScriptedDecoder
+    loader: ScriptedLoader
+    saved: list[Settings]
+
+    @property
+    def entry(self) -> QPlainTextEdit:
+        found = self.window.composer.findChild(QPlainTextEdit)
+        assert found is not None
+        return found
+
+    def send(self, text: str) -> None:
+        self.entry.setPlainText(text)
+        QTest.keyClick(self.entry, Qt.Key.Key_Return)
+
+    def act(self, text: str) -> None:
+        """Trigger a menu entry."""
+        found = [action for action in self.window.findChildren(QAction) if action.text() == text]
+        assert len(found) == 1, text
+        found[0].trigger()
+
+
+@pytest.fixture
+def opening(qtbot: QtBot, theme: Theme, tmp_path: Path) -> Iterator[Callable[..., Opened]]:
+    opened: list[Opened] = []
+
+    def open_window(
+        decoder: ScriptedDecoder | None = None, pair: PairSettings | None = PAIR, **changes: object
+    ) -> Opened:
+        path = tmp_path / "chats.db"
+        player = decoder or ScriptedDecoder()
+        service, loader = scripted_service(path, player)
+        store = HistoryStore.open(path)
+        saved: list[Settings] = []
+        parts = WindowParts(
+            service,
+            lambda: HistoryStore.open(path),
+            store,
+            Settings().changed(color_scheme=ColorScheme.LIGHT, **changes),
+            saved.append,
+            lambda: (),
+            pair,
+            tmp_path / "window.ini",
+        )
+        window = MainWindow(parts, theme)
+        qtbot.addWidget(window)
+        opened.append(Opened(window, store, player, loader, saved))
+        window.show()
+        return opened[-1]
+
+    yield open_window
+    for one in opened:
+        assert one.window.shutdown()
+        one.store.close()
+
+
+@pytest.fixture
+def ready(qtbot: QtBot, opening: Callable[..., Opened]) -> Callable[..., Opened]:
+    def make(*arguments: object, **changes: object) -> Opened:
+        opened = opening(*arguments, **changes)
+        with qtbot.waitSignal(opened.window.loader.ended):
+            opened.window.start(None)
+        return opened
+
+    return make
+
+
+def finish(qtbot: QtBot, opened: Opened) -> None:
+    qtbot.waitUntil(lambda: not opened.window.controller.busy, timeout=10_000)
+
+
+def test_a_message_goes_all_the_way_from_the_keyboard_to_the_disk(qtbot: QtBot, ready: Callable[..., Opened]) -> None:
+    opened = ready()
+    assert opened.window.welcome.isVisible()
+    opened.send("What is the capital of France?")
+    assert opened.window.transcript.isVisible()
+    finish(qtbot, opened)
+    assert "Paris" in opened.window.transcript.toPlainText()
+    assert opened.decoder.requests[0].draft_length == 3
+    assert opened.decoder.requests[0].sampling.temperature == pytest.approx(0.8)
+
+
+def test_a_message_entered_while_the_models_load_goes_out_when_they_are_ready(
+    qtbot: QtBot, opening: Callable[..., Opened]
+) -> None:
+    opened = opening()
+    opened.window.start(None)
+    opened.send("Hello?")
+    assert opened.window.composer.text == "Hello?"
+    qtbot.waitUntil(lambda: bool(opened.window.transcript.messages))
+    assert opened.window.composer.text == ""
+    finish(qtbot, opened)
+    assert "Paris" in opened.window.transcript.toPlainText()
+
+
+def test_closing_while_an_answer_comes_ends_everything_and_keeps_the_answer(
+    qtbot: QtBot, ready: Callable[..., Opened]
+) -> None:
+    opened = ready(ScriptedDecoder(hold_at=2))
+    opened.send("Go on")
+    qtbot.waitUntil(opened.decoder.holding.is_set)
+    opened.window.close()
+    assert opened.window.shutdown()
+    conversation = opened.store.conversations()[0]
+    answer = opened.store.messages(conversation.id)[-1]
+    assert answer.status is Status.STOPPED
+    assert answer.text.startswith(" The capital of France")
+
+
+def test_escape_stops(qtbot: QtBot, ready: Callable[..., Opened]) -> None:
+    opened = ready(ScriptedDecoder(hold_at=2))
+    opened.send("Go on")
+    qtbot.waitUntil(opened.decoder.holding.is_set)
+    opened.act("Stop")
+    assert "Stopped by you." in opened.window.transcript.toPlainText()
+    finish(qtbot, opened)
+
+
+def test_without_any_model_the_window_says_what_to_do_and_old_chats_open(
+    qtbot: QtBot, ready: Callable[..., Opened], opening: Callable[..., Opened]
+) -> None:
+    first = ready()
+    first.send("What is the capital of France?")
+    finish(qtbot, first)
+    first.window.close()
+    assert first.window.shutdown()
+    opened = opening(pair=None)
+    opened.window.start(None)
+    qtbot.waitUntil(lambda: opened.window.welcome.shows_no_model)
+    assert opened.window.welcome.isVisible()
+    opened.send("Hello?")
+    assert opened.window.composer.text == "Hello?"
+    opened.window.controller.open_conversation(opened.store.conversations()[0].id)
+    qtbot.waitUntil(lambda: "Paris" in opened.window.transcript.toPlainText())
+    assert opened.window.transcript.isVisible()
+    assert "London" in opened.window.transcript.toPlainText()
+
+
+def test_a_pair_that_cannot_be_loaded_is_told_with_the_remedy(qtbot: QtBot, opening: Callable[..., Opened]) -> None:
+    opened = opening()
+    opened.loader.failure = UserError("The file is damaged.", "Fetch it again.")
+    with qtbot.waitSignal(opened.window.loader.ended):
+        opened.window.start(None)
+    assert opened.window.notices.sentences == ["The file is damaged. Fetch it again."]
+    assert opened.window.notices.isVisible()
+    opened.window.notices.clear()
+    assert not opened.window.notices.isVisible()
+
+
+def test_the_loaders_notices_are_told(qtbot: QtBot, opening: Callable[..., Opened]) -> None:
+    opened = opening()
+    opened.loader.notices = ("The draft cannot be used: n-grams draft instead.",)
+    with qtbot.waitSignal(opened.window.loader.ended):
+        opened.window.start(None)
+    assert opened.window.notices.sentences == list(opened.loader.notices)
+
+
+def test_the_last_chat_and_the_choices_are_there_again(
+    qtbot: QtBot, ready: Callable[..., Opened], opening: Callable[..., Opened]
+) -> None:
+    first = ready()
+    first.send("What is the capital of France?")
+    finish(qtbot, first)
+    first.act("Next highlight mode")
+    first.act("Dark")
+    first.window.close()
+    kept = first.saved[-1]
+    assert kept.highlight is Highlight.ACCEPTED
+    assert kept.color_scheme is ColorScheme.DARK
+    assert kept.pair == PAIR
+    assert first.window.shutdown()
+    again = opening(last_conversation=kept.last_conversation)
+    again.window.start(None)
+    qtbot.waitUntil(lambda: "Paris" in again.window.transcript.toPlainText())
+
+
+def test_settings_that_cannot_be_saved_are_told_and_closing_goes_on(
+    monkeypatch: pytest.MonkeyPatch, ready: Callable[..., Opened]
+) -> None:
+    opened = ready()
+
+    def refuse(_settings: Settings) -> None:
+        raise UserError("The disk is full.", "Free some space.")
+
+    monkeypatch.setattr(opened.window, "_parts", WindowParts(**{**parts_of(opened.window), "save_settings": refuse}))
+    opened.window.close()
+    assert opened.window.notices.sentences == ["The disk is full. Free some space."]
+    assert not opened.window.isVisible()
+
+
+def parts_of(window: MainWindow) -> dict[str, object]:
+    parts = window._parts
+    return {name: getattr(parts, name) for name in parts.__dataclass_fields__}
+
+
+def test_every_shortcut_is_listed_and_none_is_given_twice(ready: Callable[..., Opened]) -> None:
+    opened = ready()
+    keys = [
+        action.shortcut().toString()
+        for action in opened.window.findChildren(QAction)
+        if not action.shortcut().isEmpty()
+    ]
+    assert len(keys) == len(set(keys)) > 10
+    opened.act("Shortcuts")
+    box = opened.window.findChild(QMessageBox)
+    assert box is not None
+    listed = box.text()
+    assert [key for key in keys if key not in listed] == []
+    box.close()
+
+
+def test_what_takes_the_keyboard_has_a_name_for_screen_readers(ready: Callable[..., Opened]) -> None:
+    opened = ready()
+    nameless = [
+        widget
+        for widget in opened.window.findChildren(QWidget)
+        if widget.focusPolicy() & Qt.FocusPolicy.TabFocus
+        and widget.isVisible()
+        and not widget.accessibleName()
+        and not getattr(widget, "text", lambda: "")()
+        and type(widget).__module__.startswith("draftlight")
+    ]
+    assert nameless == []
+
+
+def test_the_chats_can_be_hidden(ready: Callable[..., Opened]) -> None:
+    opened = ready()
+    opened.act("Show or hide the chats")
+    assert not opened.window.conversations.isVisible()
+    opened.act("Show or hide the chats")
+    assert opened.window.conversations.isVisible()

@@ -1,0 +1,175 @@
+"""The pickers' rules: everything found is listed, what cannot be used is greyed with the reason, and choices told."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QCheckBox, QComboBox, QSpinBox
+from pytestqt.qtbot import QtBot
+
+from draftlight.library.scanner import list_models
+from draftlight.settings import Highlight, PairSettings, Settings
+from draftlight.ui.jobs import JobThread
+from draftlight.ui.models.picker import ModelPicker
+from unit.library.conftest import TOKENS, gguf_bytes, metadata
+
+OTHER_TOKENS = (*TOKENS[:5], b"zz", TOKENS[6])
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Two models with one vocabulary, one with another, an embedding model, a broken file."""
+    files = {
+        "big.gguf": gguf_bytes(),
+        "small.gguf": gguf_bytes(metadata(general__name="Small")),
+        "stranger.gguf": gguf_bytes(metadata(tokenizer__ggml__tokens=OTHER_TOKENS)),
+        "embedding.gguf": gguf_bytes(metadata(general__architecture="bert")),
+        "recurrent.gguf": gguf_bytes(metadata(general__architecture="mamba")),
+        "broken.gguf": b"GGUF",
+    }
+    for name, content in files.items():
+        (tmp_path / name).write_bytes(content)
+    return tmp_path
+
+
+@pytest.fixture
+def build(qtbot: QtBot) -> Iterator[Callable[..., ModelPicker]]:
+    threads: list[JobThread] = []
+    pickers: list[ModelPicker] = []  # kept alive: a test may hold a part of one alone
+
+    def make(folder: Path, target: str | None = "big.gguf", **changes: object) -> ModelPicker:
+        threads.append(JobThread("files"))
+        picker = ModelPicker(Settings().changed(**changes), threads[-1], lambda: list_models([folder]))
+        qtbot.addWidget(picker)
+        pickers.append(picker)
+        if target is not None:
+            picker.show_pair(PairSettings(folder / target))
+        with qtbot.waitSignal(threads[-1].idle, timeout=10_000):
+            picker.look_for_models()
+        return picker
+
+    yield make
+    for thread in threads:
+        assert thread.shutdown()
+
+
+def combo(picker: ModelPicker, name: str) -> QComboBox:
+    return next(one for one in picker.findChildren(QComboBox) if one.accessibleName() == name)
+
+
+def items(box: QComboBox) -> dict[str, tuple[bool, str]]:
+    """Return each item's first word, whether it can be chosen, and its tool tip."""
+    found = {}
+    for row in range(box.count()):
+        index = box.model().index(row, 0)
+        usable = bool(index.flags() & Qt.ItemFlag.ItemIsEnabled)
+        found[box.itemText(row).split()[0]] = (usable, str(index.data(Qt.ItemDataRole.ToolTipRole)))
+    return found
+
+
+def choose(box: QComboBox, first_word: str) -> None:
+    row = next(row for row in range(box.count()) if box.itemText(row).split()[0] == first_word)
+    box.setCurrentIndex(row)
+    box.activated.emit(row)
+
+
+def test_drafts_that_cannot_serve_are_listed_greyed_with_the_reason(
+    build: Callable[..., ModelPicker], folder: Path
+) -> None:
+    drafts = items(combo(build(folder), "Draft"))
+    assert drafts["None"][0]
+    assert drafts["N-gram,"][0]
+    assert drafts["small"][0]
+    usable, reason = drafts["stranger"]
+    assert not usable
+    assert "Token 5 differs" in reason
+    usable, reason = drafts["embedding"]
+    assert not usable
+    assert "embedding model" in reason
+    assert not drafts["broken"][0]
+
+
+def test_targets_that_cannot_chat_are_listed_greyed_with_the_reason(
+    build: Callable[..., ModelPicker], folder: Path
+) -> None:
+    targets = items(combo(build(folder), "Target"))
+    assert targets["big"][0]
+    assert not targets["embedding"][0]
+    assert "embedding model" in targets["embedding"][1]
+    assert not targets["broken"][0]
+
+
+def test_nothing_can_draft_for_a_target_that_cannot_roll_back(build: Callable[..., ModelPicker], folder: Path) -> None:
+    drafts = items(combo(build(folder, "recurrent.gguf"), "Draft"))
+    assert drafts["None"][0]
+    assert not drafts["N-gram,"][0]
+    assert "cannot be rolled back" in drafts["small"][1]
+
+
+def test_a_chosen_draft_is_reported_with_its_target(
+    qtbot: QtBot, build: Callable[..., ModelPicker], folder: Path
+) -> None:
+    picker = build(folder)
+    for word, expected in (
+        ("small", PairSettings(folder / "big.gguf", folder / "small.gguf")),
+        ("N-gram,", PairSettings(folder / "big.gguf", ngram=True)),
+    ):
+        with qtbot.waitSignal(picker.pair_chosen) as chosen:
+            choose(combo(picker, "Draft"), word)
+        assert chosen.args == [expected]
+
+
+def test_a_pair_outside_the_folders_is_shown_too(build: Callable[..., ModelPicker], folder: Path) -> None:
+    picker = build(folder, None)
+    picker.show_pair(PairSettings(Path("/elsewhere/t.gguf"), Path("/elsewhere/d.gguf")))
+    assert combo(picker, "Target").currentText() == "t"
+    assert combo(picker, "Draft").currentText() == "d"
+
+
+def test_without_any_model_the_lists_say_so(build: Callable[..., ModelPicker], tmp_path: Path) -> None:
+    picker = build(tmp_path, None)
+    targets = items(combo(picker, "Target"))
+    assert list(targets) == ["No"]
+    assert not targets["No"][0]
+    assert not combo(picker, "Draft").isEnabled()
+    assert not picker.has_pair
+
+
+def test_the_settings_are_shown_and_choices_read_back(
+    qtbot: QtBot, build: Callable[..., ModelPicker], folder: Path
+) -> None:
+    picker = build(folder, draft_length=5, highlight=Highlight.ACCEPTED)
+    assert picker.draft_length == 5
+    assert picker.highlight is Highlight.ACCEPTED
+    assert picker.temperature == pytest.approx(0.8)
+    with qtbot.waitSignal(picker.options_changed):
+        choose(combo(picker, "Draft length"), "Off")
+    assert picker.draft_length == 0
+    with qtbot.waitSignal(picker.options_changed):
+        picker.next_highlight()
+    assert picker.highlight is Highlight.OFF
+
+
+def test_a_fixed_seed_is_used_again_and_a_fresh_one_is_none(build: Callable[..., ModelPicker], folder: Path) -> None:
+    picker = build(folder)
+    fresh, seed = picker.findChild(QCheckBox), picker.findChild(QSpinBox)
+    assert fresh is not None
+    assert seed is not None
+    assert picker.seed is None
+    assert not seed.isEnabled()
+    fresh.setChecked(False)
+    seed.setValue(1234)
+    assert picker.seed == 1234
+
+
+def test_automatic_draft_length_shows_the_default_until_it_exists(
+    build: Callable[..., ModelPicker], folder: Path
+) -> None:
+    assert build(folder, draft_length="auto").draft_length == 3
+
+
+def test_every_field_has_a_name_for_screen_readers(build: Callable[..., ModelPicker], folder: Path) -> None:
+    picker = build(folder)
+    fields = [*picker.findChildren(QComboBox), *picker.findChildren(QSpinBox)]
+    assert all(field.accessibleName() for field in fields)
