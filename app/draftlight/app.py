@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from draftlight import __version__
-from draftlight.cli.arguments import Arguments, parse
+from draftlight.cli.arguments import Arguments, parse, program_name
 from draftlight.errors import UserError
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ def _open_window(arguments: Arguments) -> int:
     try:
         import PySide6.QtWidgets  # noqa: F401, PLC0415 - only a window needs Qt, and its system libraries may be missing
     except ImportError as error:
-        raise UserError(f"The window cannot open: {error}.", "Install that, or run: draftlight chat") from error
+        raise UserError(f"The window cannot open: {error}.", f"Install that, or run: {program_name()} chat") from error
     from draftlight.ui import application  # noqa: PLC0415 - see _run_command
 
     remembered = load_settings(paths.settings_file())

@@ -1,12 +1,13 @@
-"""What the end-to-end tests share: the program as a process, the starter pair's files."""
+"""What the end-to-end tests share: the program as a process, and one measurement of this machine."""
 
 import os
 from collections.abc import Iterator
 from pathlib import Path
 
+os.environ["QT_QPA_PLATFORM"] = "offscreen"  # before any Qt import, for the windows in this process
+
 import pytest
 
-from draftlight import paths
 from program_process import Program
 
 
@@ -30,15 +31,3 @@ def program(tmp_path: Path, shared_cache: Path) -> Iterator[Program]:
     started = Program(tmp_path, environment)
     yield started
     started.end()
-
-
-@pytest.fixture(scope="session")
-def starter_target() -> Path:
-    path = paths.starter_target()
-    assert path.is_file(), "the starter target is missing: python3 tests fetches it"
-    return path
-
-
-@pytest.fixture(scope="session")
-def starter_draft() -> Path:
-    return paths.starter_draft()

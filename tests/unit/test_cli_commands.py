@@ -293,5 +293,19 @@ def test_probe_writes_what_the_probe_found(terminal: Terminal) -> None:
     assert json.loads(out)["target"] == "t.gguf"
 
 
+def test_models_names_what_is_wrong_with_a_file(
+    terminal: Terminal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("draftlight.paths.models_dirs", lambda: ())
+    assert terminal.run("models")[1] == "No model files were found.\n"
+    (tmp_path / "empty.gguf").touch()
+    _, out, _ = terminal.run("models", str(tmp_path))
+    assert out.startswith(f"{tmp_path / 'empty.gguf'}\n    empty.gguf ")
+    _, out, _ = terminal.run("models", str(tmp_path), "--json")
+    (listed,) = json.loads(out)["models"]
+    assert (listed["kind"], listed["size"]) == ("unreadable", 0)
+    assert "empty.gguf" in listed["problem"]
+
+
 def test_the_longest_draft_is_the_settings_one() -> None:
     assert arguments.MAX_DRAFT_LENGTH == settings.MAX_DRAFT_LENGTH

@@ -2,6 +2,7 @@
 
 import argparse
 import math
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
@@ -65,9 +66,14 @@ def parse(argv: Sequence[str]) -> Arguments:
     return parser.parse_args(argv, namespace=Arguments())
 
 
+def program_name() -> str:
+    """Return what the person types to start the program: by its name where it is installed, else from the checkout."""
+    return "draftlight" if Path(sys.argv[0]).stem == "draftlight" else "python3 app"
+
+
 def _parser() -> _Parser:
     parser = _Parser(
-        prog="draftlight",
+        prog=program_name(),
         description="Local chat that shows speculative decoding as it happens. Without a command the window opens; "
         "a .gguf file alone opens the window with that target model.",
     )

@@ -35,7 +35,7 @@ def starter_target() -> Path:
     path = paths.starter_target()
     if not path.is_file():
         raise UserError(
-            f"The starter target is not here: {path}",
+            f"The starter target {path} is missing.",
             "Start Draftlight once with a network to fetch it, or name a model with --target FILE.",
         )
     return path
