@@ -19,7 +19,7 @@ from draftlight.llama.probe import ModelProbe, ProbeReport
 from draftlight.settings import PairSettings
 from twins import Twins, make_twins, write_twin
 
-MEASURED = ModelProbe(512, 4096, 334, 0.01, 0.001, 0.002, 5000.0, 10**7)
+MEASURED = ModelProbe(512, 4096, 334, 0.01, 0.001, 0.002, 0.0002, 0.0, 10**7)
 
 
 def trusting(settings: PairSettings, cancel: CancelToken) -> Preflight:
@@ -198,10 +198,13 @@ def test_a_cancel_before_the_load_loads_nothing(settings: PairSettings, opened: 
     assert all(map(is_freed, opened))
 
 
-def test_a_receiver_that_goes_away_leaves_nothing_loaded(settings: PairSettings, opened: list[LlamaModel]) -> None:
+@pytest.mark.parametrize("fraction", [0.0, 1.0])  # before the file is read, and when it is about to be ready
+def test_a_receiver_that_goes_away_leaves_nothing_loaded(
+    settings: PairSettings, opened: list[LlamaModel], fraction: float
+) -> None:
     steps = load(settings, CancelToken(), check=trusting)
     for step in steps:
-        if isinstance(step, ModelLoading) and step.step.endswith("draft-0.08-Q8_0.gguf"):
+        if step == ModelLoading("Loading twin-draft-0.08-Q8_0.gguf", fraction):
             break
     steps.close()  # type: ignore[attr-defined]  # a generator
     assert len(opened) == 2

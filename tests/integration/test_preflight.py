@@ -57,8 +57,11 @@ def command(folder: Path, script: str) -> list[str]:
     return [sys.executable, str(path)]
 
 
-def measured(tokens_per_second: float) -> ModelProbe:
-    return ModelProbe(8192, 8192, 49152, 0.1, 0.01, 0.02, tokens_per_second, 10**8)
+def measured(milliseconds: float, microseconds_per_context: float = 0.0, n_ctx: int = 8192) -> ModelProbe:
+    """A model whose prompt tokens cost this much each."""
+    return ModelProbe(
+        n_ctx, 8192, 49152, 0.1, 0.01, 0.02, milliseconds / 1e3, microseconds_per_context / 1e6, memory_bytes=10**8
+    )
 
 
 def test_measures_both_models_in_a_child(settings: PairSettings) -> None:
@@ -70,7 +73,7 @@ def test_measures_both_models_in_a_child(settings: PairSettings) -> None:
         assert model.n_ctx == 512
         assert model.width_1_seconds > 0
         assert model.width_4_seconds > 0
-        assert model.prefill_tokens_per_second > 0
+        assert model.prefill_seconds > 0
     assert checked.report.n_threads == 1
 
 
@@ -184,8 +187,21 @@ def test_a_cancel_ends_the_child_at_once(settings: PairSettings, tmp_path: Path)
 
 
 def test_the_prefill_chunk_follows_the_measured_speed() -> None:
-    chunks = [preflight.prefill_chunk(measured(speed)) for speed in (10, 500, 1200, 2500, 1e6)]
-    assert chunks == [32, 32, 128, 256, 512]
+    chunks = [preflight.prefill_chunk(measured(milliseconds)) for milliseconds in (100, 5, 1.5, 0.9, 0.01)]
+    assert chunks == [16, 32, 128, 256, 512]
+
+
+def test_the_prefill_chunk_allows_for_what_attention_costs_in_a_long_context() -> None:
+    assert preflight.prefill_chunk(measured(1.0, 1.0)) == 32
+    assert preflight.prefill_chunk(measured(1.0, 1.0, n_ctx=512)) == 128
+
+
+def test_what_attention_adds_is_measured_where_the_context_allows(settings: PairSettings) -> None:
+    alone = replace(settings, draft=None, n_ctx=1024)
+    report = probe.probe(alone)
+    assert report.target.prefill_seconds_per_context >= 0
+    assert report.target.prefill_seconds > 0
+    assert probe.probe(settings).target.prefill_seconds_per_context == 0.0
 
 
 def test_the_arguments_bring_the_settings_to_the_child(settings: PairSettings) -> None:

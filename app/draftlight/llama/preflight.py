@@ -30,13 +30,14 @@ from draftlight.settings import KvType, PairSettings
 _log = logging.getLogger("draftlight.llama.preflight")
 
 PROBE_COMMAND = (sys.executable, "-P", "-m", "draftlight.llama.probe")
-_FORMAT = 2  # raise it when what is measured or kept changes
+_FORMAT = 3  # raise it when what is measured or kept changes
 _BASE_LIMIT_SECONDS = 120.0
 _SLOWEST_DISK = 50e6  # bytes a second that loading is granted on top of that
 _POLL_SECONDS = 0.05
 _HEADER_BYTES = 65536
-_CHUNK_SECONDS = 0.12  # predicted at a short context; several times that is left before a stop would feel late
-_SMALLEST_CHUNK = 32
+_CHUNK_SECONDS = 0.25  # half of what may pass until a stop has freed the engine
+_CHUNK_CONTEXT = 4096  # tokens of context at which that holds
+_SMALLEST_CHUNK = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,9 +99,11 @@ def run(
 
 
 def prefill_chunk(probe: ModelProbe) -> int:
-    """Return how many prompt tokens to feed at once, so that a stop is obeyed soon: a power of two, 32 to 512."""
+    """Return how many prompt tokens to feed at once, so that a stop is obeyed soon: a power of two, 16 to 512."""
+    context = min(probe.n_ctx, _CHUNK_CONTEXT)
+    seconds_per_token = probe.prefill_seconds + probe.prefill_seconds_per_context * context
     chunk = MAX_BATCH
-    while chunk > _SMALLEST_CHUNK and chunk / probe.prefill_tokens_per_second > _CHUNK_SECONDS:
+    while chunk > _SMALLEST_CHUNK and chunk * seconds_per_token > _CHUNK_SECONDS:
         chunk //= 2
     return chunk
 

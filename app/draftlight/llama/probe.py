@@ -22,6 +22,8 @@ from draftlight.llama.library import library_version, system_info
 from draftlight.settings import KvType, PairSettings
 
 _PROMPT = 200  # tokens
+_DEEP = 600  # tokens of context at which prefill is measured again, with a chunk of
+_TAIL = 64
 _REPEATS = 5
 _PREFILL_BUDGET_SECONDS = 2.0
 _DRAFT_WIDTH = 4
@@ -30,7 +32,12 @@ _TEXT = "A draft model proposes a few tokens, and the target model verifies them
 
 @dataclass(frozen=True, slots=True)
 class ModelProbe:
-    """What was measured of one model: width times are medians at a context of about 200 tokens, prefill the fastest."""
+    """What was measured of one model.
+
+    Width times are medians at a context of about 200 tokens. Prefill is taken at its fastest: other programs only ever
+    slow it down, and the answer is kept. A prompt token costs `prefill_seconds` plus `prefill_seconds_per_context` for
+    each token before it: attention, which on small models soon costs more than the weights.
+    """
 
     n_ctx: int
     n_ctx_train: int
@@ -38,7 +45,8 @@ class ModelProbe:
     load_seconds: float
     width_1_seconds: float
     width_4_seconds: float
-    prefill_tokens_per_second: float
+    prefill_seconds: float
+    prefill_seconds_per_context: float
     memory_bytes: int  # what the process grew by, including the parts of the file that were read
 
 
@@ -136,9 +144,10 @@ def _measure(model: LlamaModel, load_seconds: float, memory_before: int) -> Mode
     model.forward(text[:width], width)
     model.rollback(0)
     _print({"stage": f"decoding {n_prompt} tokens with {model.path.name}"})
-    prefill = _fastest_prefill(model, text)
+    at_start = _fastest_pass(model, text, 0)
     ones = [_decode_seconds(model, text[:1], 1) for _ in range(_REPEATS)]
     wides = [_decode_seconds(model, text[:width], width) for _ in range(_REPEATS)]
+    growth = _attention_growth(model, text, at_start / n_prompt)
     return ModelProbe(
         n_ctx=model.n_ctx,
         n_ctx_train=model.n_ctx_train,
@@ -146,19 +155,35 @@ def _measure(model: LlamaModel, load_seconds: float, memory_before: int) -> Mode
         load_seconds=load_seconds,
         width_1_seconds=statistics.median(ones),
         width_4_seconds=statistics.median(wides),
-        prefill_tokens_per_second=n_prompt / prefill,
+        prefill_seconds=at_start / n_prompt - growth * n_prompt / 2,
+        prefill_seconds_per_context=growth,
         memory_bytes=max(0, psutil.Process().memory_info().rss - memory_before),
     )
 
 
-def _fastest_prefill(model: LlamaModel, text: Sequence[int]) -> float:
-    """Return the fewest seconds of a few runs: other programs only ever make it slower, and the answer is kept."""
+def _attention_growth(model: LlamaModel, text: Sequence[int], seconds_per_token: float) -> float:
+    """Return what each further token of context adds to a prompt token's time; 0 where it cannot be measured.
+
+    `seconds_per_token` is the mean over `text` read from the start, whose middle token has half of it before it.
+    """
+    tail = text[:_TAIL]
+    if not model.can_roll_back or model.n_ctx < _DEEP + _TAIL or len(text) < _PROMPT:
+        return 0.0
+    model.rollback(0)
+    while model.n_past < _DEEP:
+        model.forward(text[: _DEEP - model.n_past], 0)
+    deep = _fastest_pass(model, tail, _DEEP) / len(tail)
+    return max(0.0, deep - seconds_per_token) / (_DEEP + len(tail) / 2 - len(text) / 2)
+
+
+def _fastest_pass(model: LlamaModel, tokens: Sequence[int], n_past: int) -> float:
+    """Return the fewest seconds that a pass over `tokens` took at this context, of a few."""
     fastest, spent = float("inf"), 0.0
     for _ in range(_REPEATS):
         if spent > _PREFILL_BUDGET_SECONDS:
             break
-        model.rollback(0)
-        seconds = _decode_seconds(model, text, 1)
+        model.rollback(n_past)
+        seconds = _decode_seconds(model, tokens, 1)
         fastest, spent = min(fastest, seconds), spent + seconds
     return fastest
 
