@@ -103,6 +103,14 @@ def test_held_back_text_appears_once_it_is_clear(kind: type[Renderer]) -> None:
     assert out.getvalue() == "Yes. ENNUI\n"
 
 
+def test_a_pending_token_is_not_shown_before_text_that_is_held_back() -> None:
+    out = io.StringIO()
+    renderer = ColourRenderer(out)
+    renderer.show(verified([], report("Yes. EN", TokenFate.PLAIN), text_length=5))
+    renderer.show(TokenDrafted(round=1, index=0, token=report("D", TokenFate.PENDING)))
+    assert out.getvalue() == "Yes. "
+
+
 def test_without_colours_only_the_committed_text_is_written() -> None:
     out = io.StringIO()
     renderer = Renderer(out)
