@@ -12,6 +12,7 @@ from draftlight.engine.model import FloatArray
 
 _HEAD = 256  # tokens kept apart where nothing truncates the law; the rest is one tail
 _SHOWN = 8  # likeliest tokens a greedy law lists
+_GROUP = 64  # logits searched together
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +75,9 @@ class Law:
             return Choice(token, best, best - float(others.max()) if others.size else np.inf)
         scores = self.log_p + noise.gumbel(seed, position, self.ids)
         winner = int(scores.argmax())
-        best, second = float(scores[winner]), float(np.delete(scores, winner).max(initial=-np.inf))
+        best = float(scores[winner])
+        scores[winner] = -np.inf
+        second = float(scores.max())
         if self.tail_log_p > -np.inf:
             tail = self.tail_log_p + float(noise.gumbel(seed, position, np.array([noise.TAIL]))[0])
             if tail > best:
@@ -170,15 +173,33 @@ def _kept(log_p: NDArray[np.float64] | FloatArray, params: SamplingParams) -> in
 
 
 def _largest(logits: FloatArray, n: int) -> NDArray[np.int64]:
-    """Ids of the n largest logits, in falling order; the lower id first among equals."""
-    ids = np.argpartition(logits, logits.size - n)[-n:] if n < logits.size else np.arange(logits.size)
+    """Ids of the n largest logits, in falling order; the lower id first among equals.
+
+    The n largest lie within the n groups whose maxima are largest, so only those groups are searched: several times
+    quicker than a partition of the whole row. A group is every n_groups-th logit, which numpy compares fastest.
+    """
+    n_groups = logits.size // _GROUP
+    if n < n_groups:
+        grouped = n_groups * _GROUP
+        maxima = logits[:grouped].reshape(_GROUP, n_groups).max(axis=0)
+        best = np.argpartition(maxima, n_groups - n)[n_groups - n :]
+        members = (best + np.arange(0, grouped, n_groups)[:, None]).ravel()
+        searched = np.concatenate((members, np.arange(grouped, logits.size)))
+    else:
+        searched = np.arange(logits.size)
+    if n < searched.size:
+        ids = searched[np.argpartition(logits[searched], searched.size - n)[searched.size - n :]]
+    else:
+        ids = searched
     ordered: NDArray[np.int64] = ids[np.lexsort((ids, -logits[ids]))]
     return ordered
 
 
 def _log_sum_exp(x: NDArray[np.float64] | FloatArray) -> float:
-    largest = float(x.max())
-    return largest + float(np.log(np.exp(x - largest).sum(dtype=np.float64)))
+    """Log of the sum of exp(x), in x's own precision: numpy sums pairwise, so float32 loses about 1e-6."""
+    largest = x.max()
+    weights = x - largest
+    return float(largest) + float(np.log(np.exp(weights, out=weights).sum()))
 
 
 def _adjusted(logits: FloatArray, params: SamplingParams, recent: Sequence[int]) -> FloatArray:
