@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from PySide6.QtCore import QPoint, Qt, QUrl
 from PySide6.QtGui import QTextCharFormat, QTextCursor
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QLabel
 from pytestqt.qtbot import QtBot
 
 from draftlight.chat.trace import Trace
@@ -349,26 +348,6 @@ def test_the_keyboard_reaches_every_token_and_its_card(view: TranscriptView) -> 
     assert "␣The" in card.accessibleName()
     QTest.keyClick(view, Qt.Key.Key_Escape)
     assert not card.isVisible()
-
-
-def test_the_card_tells_why_and_with_which_figures(view: TranscriptView) -> None:
-    message = answer(STORY)
-    view.show_messages([message])
-    card = view.findChild(TokenCard)
-    assert card is not None
-    number = next(n for n, span in enumerate(message.spans) if span.fate is TokenFate.REJECTED)
-    view._pointed = next(
-        place for place in map(view._writer.index.entry, range(len(view._writer.index))) if place.number == number
-    )
-    view._open_card()
-    told = " ".join(label.text() for label in card.findChildren(QLabel) if not label.isHidden())
-    assert "Rejected, drafted by the draft model" in told
-    assert "“␣Paris”, score 1.25; this one has -0.87" in told
-    assert "rank 4" in told
-    assert "verified in 11.0 ms" in told
-    message.greedy = True
-    view._open_card()
-    assert "Greedy: not equal" in card.accessibleDescription()
 
 
 def test_a_long_paragraph_is_broken_in_the_view_alone(view: TranscriptView) -> None:

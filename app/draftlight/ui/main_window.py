@@ -20,22 +20,23 @@ from PySide6.QtWidgets import (
 from draftlight.chat.service import ChatService, GenerationOptions, PairReady
 from draftlight.errors import UserError
 from draftlight.history.store import HistoryStore
-from draftlight.settings import ColorScheme, PairSettings, Palette, Settings
+from draftlight.paths import models_dirs
+from draftlight.settings import ColorScheme, Highlight, PairSettings, Palette, Settings
 from draftlight.ui.chat.composer import Composer
 from draftlight.ui.chat.controller import ChatController, ChatWidgets
 from draftlight.ui.chat.conversation_list import ConversationList
 from draftlight.ui.chat.notice_bar import NoticeBar
 from draftlight.ui.chat.status_bar import StatusBar
 from draftlight.ui.chat.transcript import TranscriptView
-from draftlight.ui.chat.welcome import Welcome
+from draftlight.ui.chat.welcome import Welcome, chat_page
 from draftlight.ui.jobs import JobThread
 from draftlight.ui.models.listing import ListModels
 from draftlight.ui.models.loading import LoadingBar, PairLoader
 from draftlight.ui.models.picker import ModelPicker
-from draftlight.ui.theme import PALETTE_NAMES, SCHEME_NAMES, Theme
+from draftlight.ui.theme import PALETTE_NAMES, SCHEME_NAMES, Legend, Theme
 
 _SAVE_AFTER_MS = 1500
-_NO_MODEL = "No model is loaded: choose a target above"
+_NO_MODEL = "No model is loaded"
 _SHORTCUTS = """Enter\tsend
 Shift+Enter\tnew line
 Esc\tstop the answer
@@ -90,7 +91,9 @@ class MainWindow(QMainWindow):
         self.picker = ModelPicker(self._settings, self._files, parts.list_models, self)
         self.transcript = TranscriptView(theme, self)
         self.transcript.set_highlight(self._settings.highlight)
-        self.welcome = Welcome(theme, self)
+        self.welcome = Welcome(theme, models_dirs()[-1], self)
+        self.legend = Legend(theme, self)
+        self.legend.setVisible(self._settings.highlight is not Highlight.OFF)
         self.composer = Composer(self)
         self.status = StatusBar(self)
         self.notices = NoticeBar(self)
@@ -111,6 +114,7 @@ class MainWindow(QMainWindow):
         self._saving.setInterval(_SAVE_AFTER_MS)
         self._saving.timeout.connect(self._save)
         self._pages = QStackedWidget(self)
+        self._chat_page = chat_page(self.transcript, self.legend)
         self._splitter = QSplitter(Qt.Orientation.Horizontal, self)
         self._arrange()
         self._connect()
@@ -180,7 +184,7 @@ class MainWindow(QMainWindow):
 
     def _arrange(self) -> None:
         self._pages.addWidget(self.welcome)
-        self._pages.addWidget(self.transcript)
+        self._pages.addWidget(self._chat_page)
         right = QWidget(self)
         column = QVBoxLayout(right)
         column.setContentsMargins(0, 0, 0, 0)
@@ -280,7 +284,7 @@ class MainWindow(QMainWindow):
 
     @Slot()
     def _choose_page(self) -> None:
-        self._pages.setCurrentWidget(self.transcript if self.transcript.messages else self.welcome)
+        self._pages.setCurrentWidget(self._chat_page if self.transcript.messages else self.welcome)
         usable = any(not model.why_not_chat for model in self.picker.models)
         if usable or self.loader.loading or self.picker.has_pair:
             self.welcome.show_examples()
@@ -299,6 +303,7 @@ class MainWindow(QMainWindow):
             sampling=sampling, draft_length=self.picker.draft_length, highlight=self.picker.highlight
         )
         self.transcript.set_highlight(self.picker.highlight)
+        self.legend.setVisible(self.picker.highlight is not Highlight.OFF)
         self._saving.start()
 
     @Slot()

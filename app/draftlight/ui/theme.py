@@ -277,7 +277,7 @@ QCheckBox {{ spacing: 7px; }}
 QFrame#bar, QWidget#sidebar {{ background: {window}; }}
 QFrame#card {{ background: {raised}; border: 1px solid {dim}; border-radius: 12px; }}
 QFrame#composer {{ background: {base}; border: 1px solid {border}; border-radius: 12px; }}
-QWidget#welcome {{ background: {base}; }}
+QWidget#page {{ background: {base}; }}
 QFrame#composer[focused="true"] {{ border: 2px solid {accent}; }}
 QFrame#notice {{ background: {warning_fill}; border: 1px solid {warning}; border-radius: 8px; }}
 QFrame#notice QLabel {{ color: {text}; }}

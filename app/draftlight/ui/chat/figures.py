@@ -15,7 +15,7 @@ def accepted(stats: SpeculationStats) -> str:
 
 def efficiency(stats: SpeculationStats) -> str:
     """Return how many tokens each call of the target gave."""
-    return f"{stats.block_efficiency:.2f} tokens per target call" if stats.n_rounds else "no target call yet"
+    return f"{stats.block_efficiency:.2f} tokens per target call"
 
 
 def summary(stats: SpeculationStats) -> str:

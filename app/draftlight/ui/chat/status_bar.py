@@ -45,7 +45,9 @@ class StatusBar(QFrame):
         self._state.setText(sentence)
 
     def show_stats(self, stats: SpeculationStats) -> None:
-        """Show the figures of an answer."""
+        """Show the figures of an answer; before its first round there are none."""
+        for label in self._figures.values():
+            label.setVisible(stats.n_rounds > 0)
         self._figures["speed"].setText(speed(stats))
         self._figures["accepted"].setText(accepted(stats))
         self._figures["efficiency"].setText(efficiency(stats))

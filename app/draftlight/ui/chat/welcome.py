@@ -1,5 +1,7 @@
 """What an empty conversation shows: a few questions to try, or what to do where there is no model at all."""
 
+from pathlib import Path
+
 from PySide6.QtCore import Qt, Signal, Slot
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QPushButton, QStackedWidget, QVBoxLayout, QWidget
 
@@ -20,15 +22,15 @@ class Welcome(QWidget):
     file_asked = Signal()
     look_asked = Signal()
 
-    def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
-        """Show the examples; show_no_model() shows the other page."""
+    def __init__(self, theme: Theme, folder: Path, parent: QWidget | None = None) -> None:
+        """Show the examples; show_no_model() shows the other page, with the folder where models belong."""
         super().__init__(parent)
-        self.setObjectName("welcome")
+        self.setObjectName("page")
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
         self._pages = QStackedWidget(self)
         self._pages.setMaximumWidth(_WIDTH)
         self._pages.addWidget(self._examples(theme))
-        self._pages.addWidget(self._no_model())
+        self._pages.addWidget(self._no_model(folder))
         layout = QHBoxLayout(self)
         layout.addStretch(1)
         layout.addWidget(self._pages, 4)
@@ -66,13 +68,13 @@ class Welcome(QWidget):
         layout.addStretch(1)
         return page
 
-    def _no_model(self) -> QWidget:
+    def _no_model(self, folder: Path) -> QWidget:
         page, layout = _page("No model yet")
         layout.addWidget(
             _text(
                 "Draftlight answers with model files on this computer, in the GGUF format, and found none. "
-                "Open one that you have, or copy one into a model folder and look again. Your old chats can be read "
-                "without a model."
+                f"Open one that you have, or copy one into {folder} and look again. "
+                "Your old chats can be read without a model."
             )
         )
         row = QHBoxLayout()
@@ -94,6 +96,19 @@ class Welcome(QWidget):
         button = self.sender()
         if isinstance(button, QPushButton):
             self.example_chosen.emit(button.text())
+
+
+def chat_page(transcript: QWidget, legend: Legend) -> QWidget:
+    """Return the page of a conversation that has begun: the text, and below it what its marks mean."""
+    page = QWidget()
+    page.setObjectName("page")
+    page.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
+    layout = QVBoxLayout(page)
+    layout.setContentsMargins(0, 0, 0, 6)
+    layout.setSpacing(6)
+    layout.addWidget(transcript, 1)
+    layout.addWidget(legend, 0, Qt.AlignmentFlag.AlignHCenter)
+    return page
 
 
 def _page(heading: str) -> tuple[QWidget, QVBoxLayout]:

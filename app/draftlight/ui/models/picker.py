@@ -34,6 +34,7 @@ _VALUE = Qt.ItemDataRole.UserRole
 _LARGEST_SPIN = 2**31 - 1
 _POPUP_WIDTH = 560
 _FIELD_HEIGHT = 28
+_LONGEST_REASON = 64  # characters in the list; the tool tip has all of it
 
 
 class ModelPicker(QFrame):
@@ -287,7 +288,8 @@ def _combo(name: str, meaning: str) -> QComboBox:
 
 
 def _item(text: str, value: str, tip: str, *, reason: str = "", enabled: bool = True) -> QStandardItem:
-    item = QStandardItem(f"{text}   ({reason})" if reason else text)
+    short = reason if len(reason) <= _LONGEST_REASON else f"{reason[:_LONGEST_REASON].rstrip()} …"
+    item = QStandardItem(f"{text}   ({short})" if reason else text)
     item.setData(value, _VALUE)
     item.setToolTip(tip)
     item.setData(tip, Qt.ItemDataRole.AccessibleDescriptionRole)

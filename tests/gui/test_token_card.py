@@ -1,0 +1,90 @@
+"""The card's rules: it says why a token has its fate, with the figures that decided it, and never covers the token."""
+
+from itertools import product
+
+import pytest
+from PySide6.QtCore import QRect
+from PySide6.QtWidgets import QLabel, QWidget
+from pytestqt.qtbot import QtBot
+
+from draftlight.engine.events import TokenFate, TokenReport
+from draftlight.ui.chat.token_card import CardContent, ProbabilityBars, TokenCard
+from draftlight.ui.chat.token_facts import probability, reason, visible
+from draftlight.ui.theme import Theme
+from gui.scripted import Round, round_events
+
+DRAFTED, VERIFIED = round_events(4, 0, Round((" is", " London", " and"), 1, " Paris"), 9)
+ACCEPTED, REJECTED, NOT_REACHED = VERIFIED.drafted
+
+
+@pytest.fixture
+def around(qtbot: QtBot) -> QWidget:
+    widget = QWidget()
+    qtbot.addWidget(widget)
+    widget.resize(900, 700)
+    widget.show()
+    return widget
+
+
+def told(card: TokenCard) -> str:
+    return " ".join(label.text() for label in card.findChildren(QLabel) if not label.isHidden())
+
+
+def test_a_rejection_names_both_tokens_and_both_scores(around: QWidget, theme: Theme) -> None:
+    card = TokenCard(theme, around)
+    card.open_at(CardContent(REJECTED, 4, greedy=False, verify_ms=11.0), QRect(100, 100, 50, 20))
+    text = told(card)
+    assert "Rejected, drafted by the draft model" in text
+    assert "“␣Paris”, score 1.25; this one has -0.87" in text
+    assert "rank 4" in text
+    assert "5, verified in 11.0 ms" in text
+    card.open_at(CardContent(REJECTED, 4, greedy=True), QRect(100, 100, 50, 20))
+    assert "Greedy: not equal" in told(card)
+    assert "logit" in told(card)
+
+
+@pytest.mark.parametrize(
+    ("token", "greedy", "words"),
+    [
+        (ACCEPTED, True, "Greedy: equal."),
+        (ACCEPTED, False, "With the same noise the target draws the same token, 0.42 ahead of the next."),
+        (NOT_REACHED, False, "never judged and does not count as rejected"),
+        (VERIFIED.target_token, False, "in place of the one it rejected"),
+        (DRAFTED[0].token, False, "has not verified it yet"),
+        (TokenReport(1, "x", TokenFate.REJECTED), True, "The target chose another token."),
+    ],
+)
+def test_each_fate_has_its_reason(token: TokenReport, words: str, *, greedy: bool) -> None:
+    assert words in reason(token, greedy=greedy)
+
+
+def test_a_plain_token_says_why_nothing_was_drafted() -> None:
+    plain = TokenReport(1, "x", TokenFate.PLAIN)
+    assert reason(plain, greedy=False, no_draft_reason="K is 0.").endswith("Nothing was drafted in this round: K is 0.")
+
+
+def test_the_bars_tell_the_same_to_a_screen_reader(around: QWidget, theme: Theme) -> None:
+    card = TokenCard(theme, around)
+    card.open_at(CardContent(ACCEPTED, 4, greedy=False), QRect(100, 100, 50, 20))
+    bars = card.findChild(ProbabilityBars)
+    assert bars is not None
+    assert "␣is: target 61.0 %, draft 48.0 %" in bars.accessibleDescription()
+    assert not bars.grab().isNull()
+
+
+@pytest.mark.parametrize("place", [QRect(x, y, 60, 20) for x, y in product((0, 420, 840), (0, 250, 340, 500, 680))])
+def test_the_card_never_covers_its_token_and_stays_inside(around: QWidget, theme: Theme, place: QRect) -> None:
+    around.resize(1100, 700)
+    card = TokenCard(theme, around)
+    card.open_at(CardContent(REJECTED, 4, greedy=False), place)
+    assert not card.geometry().intersects(place)
+    assert around.rect().contains(card.geometry())
+
+
+def test_white_space_and_half_characters_are_made_visible() -> None:
+    assert visible(" a\n\t") == "␣a⏎⇥"
+    assert visible("") == "(part of a character)"
+
+
+def test_small_probabilities_keep_their_digits() -> None:
+    assert [probability(value) for value in (1.0, 0.123, 0.00042, 0.0)] == ["100.0 %", "12.3 %", "0.042 %", "0 %"]
