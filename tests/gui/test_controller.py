@@ -212,6 +212,33 @@ def test_a_failed_answer_says_why_and_keeps_the_question(qtbot: QtBot, screen: S
     assert "Paris" in screen.shown
 
 
+def test_a_question_whose_answer_never_began_can_be_answered_again(
+    qtbot: QtBot, build: Callable[[ScriptedDecoder], Screen]
+) -> None:
+    screen = build(ScriptedDecoder(n_ctx=300))
+    screen.type_and_send("x" * 400)
+    finish(qtbot, screen)
+    assert "No answer: " in screen.shown
+    screen.decoder._n_ctx = 3000
+    screen.controller.regenerate()
+    finish(qtbot, screen)
+    assert "No answer: " not in screen.shown
+    assert "Paris" in screen.shown
+    assert len(screen.widgets.transcript.messages) == 2
+
+
+def test_a_text_that_waits_for_the_models_is_kept_by_escape(qtbot: QtBot, screen: Screen) -> None:
+    screen.controller.set_pair(None)
+    screen.type_and_send(QUESTION)
+    screen.controller.stop()
+    screen.controller.set_pair(READY)
+    assert screen.widgets.composer.text == QUESTION
+    assert not screen.controller.busy
+    QTest.mouseClick(screen.button, Qt.MouseButton.LeftButton)
+    finish(qtbot, screen)
+    assert "Paris" in screen.shown
+
+
 def test_a_bug_in_the_engine_does_not_take_the_window_with_it(qtbot: QtBot, screen: Screen) -> None:
     screen.decoder.failure = ZeroDivisionError("oops")
     screen.type_and_send(QUESTION)

@@ -113,6 +113,11 @@ class Composer(QFrame):
         self._waiting = self._waiting and self._passing
         self._refresh()
 
+    def hold(self) -> None:
+        """Keep an entered text that waits; it goes out when it is entered again."""
+        self._waiting = False
+        self._refresh()
+
     def set_answering(self, *, answering: bool) -> None:
         """Turn the button into Stop while an answer is coming."""
         self._answering = answering

@@ -168,17 +168,19 @@ class ChatController(QObject):
         pair = self._pair
         if self._running is not None or self._reading is not None or pair is None or not shown:
             return
-        last = shown[-1]
-        if last.message_id is None:
+        # an answer that never began is not on disk: its question is answered then
+        on_disk = next((message.message_id for message in reversed(shown) if message.message_id is not None), None)
+        if on_disk is None:
             return
-        if not last.from_person:
+        if not shown[-1].from_person:
             self._widgets.transcript.drop_messages(len(shown) - 1)
-        self._start(partial(self._service.regenerate, last.message_id), None, pair)
+        self._start(partial(self._service.regenerate, on_disk), None, pair)
 
     @Slot()
     def stop(self) -> None:
         """Stop the answer: shown at once, whatever the engine is still doing."""
         running = self._running
+        self._widgets.composer.hold()
         if running is None or running.stopped:
             return
         running.stopped = True
