@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from PySide6.QtCore import QByteArray, QSettings, Qt, QTimer, Signal, Slot
+from PySide6.QtCore import QByteArray, QSettings, Qt, QTimer, Slot
 from PySide6.QtGui import QAction, QActionGroup, QCloseEvent, QGuiApplication
 from PySide6.QtWidgets import (
     QFileDialog,
@@ -73,8 +73,6 @@ class WindowParts:
 
 class MainWindow(QMainWindow):
     """Chats on the left; models above, conversation and composer in the middle, figures below."""
-
-    closed = Signal()
 
     def __init__(self, parts: WindowParts, theme: Theme) -> None:
         """Build everything; start() sets it going once the window is shown."""
@@ -156,15 +154,12 @@ class MainWindow(QMainWindow):
         return all(ended)
 
     def closeEvent(self, event: QCloseEvent) -> None:
-        """Keep the window's place and the choices; what is running is stopped once the window is gone."""
+        """Keep the window's place and the choices; shutdown() stops what is running once the window is gone."""
         self._save()
         kept = QSettings(str(self._parts.window_file), QSettings.Format.IniFormat)
         kept.setValue("geometry", self.saveGeometry())
         kept.setValue("splitter", self._splitter.saveState())
-        self.loader.cancel()
-        self.controller.stop()
         super().closeEvent(event)
-        self.closed.emit()
 
     @Slot(object)
     def tell_failure(self, error: BaseException) -> None:
