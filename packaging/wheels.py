@@ -98,6 +98,21 @@ def find_compiler(environ: Mapping[str, str], which: Callable[[str], str | None]
     return read_macros(c, cxx, asked.stdout)
 
 
+def check_quotes(environ: Mapping[str, str]) -> None:
+    """Refuse settings that cannot be taken apart into words.
+
+    Raises:
+        steps.SetupError: a quote is not closed.
+
+    """
+    for name in bootstrap.BUILD_VARIABLES:
+        try:
+            shlex.split(environ.get(name, ""))
+        except ValueError as error:
+            sentence = f"The environment variable {name} has a quote that is not closed: {environ[name]}"
+            raise steps.SetupError(sentence, f"Correct {name} or unset it, then start again.") from error
+
+
 def build_environment(environ: Mapping[str, str], compiler: Compiler) -> dict[str, str]:
     """Return the environment for the compilation: ours, except where the person has already decided.
 

@@ -88,6 +88,11 @@ def test_what_the_user_decided_for_the_build_is_kept() -> None:
     assert wheels.build_environment({"CFLAGS": "-mamx-tile"}, GCC_12)["CFLAGS"] == "-mamx-tile"
 
 
+def test_a_quote_that_is_not_closed_is_told() -> None:
+    with pytest.raises(steps.SetupError, match="CMAKE_ARGS has a quote"):
+        wheels.check_quotes({"CMAKE_ARGS": "-DA='b"})
+
+
 def test_a_compiler_tells_what_it_is_by_its_macros() -> None:
     gcc = "#define __GNUC__ 12\n#define __GNUC_MINOR__ 2\n#define __GNUC_PATCHLEVEL__ 0\n#define __x86_64__ 1\n"
     clang = gcc + "#define __clang_major__ 16\n#define __clang_minor__ 0\n#define __clang_patchlevel__ 6\n"
@@ -291,13 +296,13 @@ def test_a_step_says_what_it_does_and_keeps_its_output(tmp_path: Path) -> None:
 
 def test_a_failing_step_tells_the_tail_of_its_log_and_the_remedy(tmp_path: Path) -> None:
     step_runner, output = runner(tmp_path)
-    code = "import sys; [print('line', n) for n in range(100)]; sys.exit('write failed: No space left on device')"
+    code = "import sys; [print('line', n) for n in range(100)]; print('write: No space left on device'); sys.exit(3)"
     with pytest.raises(steps.SetupError) as failure:
         run_python(step_runner, code, tmp_path)
     installation.tell(step_runner.screen, failure.value)
     told = output.getvalue()
     assert "line 50\n" not in told
-    assert "  | line 99\n  | write failed: No space left on device\n" in told
+    assert "  | line 99\n  | write: No space left on device\n" in told
     assert str(tmp_path / "logs" / "trial.log") in told
     assert told.endswith(
         "Make room on the disk of this folder and of the folder for temporary files, then start again.\n"
