@@ -264,7 +264,6 @@ def test_a_file_of_the_right_size_is_not_taken_for_the_starter_target(tmp_path: 
 def test_missing_libraries_are_named_as_debian_packages() -> None:
     output = textwrap.dedent("""\
         libqxcb.so:
-        \tlinux-vdso.so.1 (0x00007ffc)
         \tlibxcb-cursor.so.0 => not found
         \tlibEGL.so.1 => /lib/x86_64-linux-gnu/libEGL.so.1 (0x00007f)
         libQt6Gui.so.6:
