@@ -12,7 +12,7 @@ from PySide6.QtTest import QTest
 from pytestqt.qtbot import QtBot
 
 from draftlight.chat.trace import Trace
-from draftlight.engine.events import TokenFate
+from draftlight.engine.events import COMMITTED_FATES, TokenFate
 from draftlight.settings import ColorScheme, Highlight, Palette
 from draftlight.ui.chat.token_card import TokenCard
 from draftlight.ui.chat.token_runs import displayable, utf16_length
@@ -166,6 +166,12 @@ def test_copying_takes_no_text_that_was_not_committed(view: TranscriptView) -> N
     assert copied(view) == f"You\nHello\nthere\nModel\n{message.trace.text}\na note"
 
 
+def test_a_line_break_that_was_not_committed_breaks_no_line(view: TranscriptView) -> None:
+    view.show_messages([answer([Round((" one", "\n", "\n\nx"), 1, " two\n"), Round(("three",), 1, None)])])
+    assert shown_text(view) == "Model\n one⏎⏎⏎x two\nthree\na note"
+    assert copied(view) == "Model\n one two\nthree\na note"
+
+
 def test_copying_a_part_cuts_inside_tokens_where_the_selection_does(view: TranscriptView) -> None:
     view.show_messages([answer(STORY)])
     start = shown_text(view).index("apital")
@@ -258,7 +264,11 @@ def test_each_token_stands_where_the_index_says(theme: Theme, parts: list[tuple[
         cursor = QTextCursor(view.document())
         cursor.setPosition(place.start)
         cursor.setPosition(place.end, QTextCursor.MoveMode.KeepAnchor)
-        assert cursor.selectedText().replace("\u2029", "\n") == displayable(message.spans[place.number].text)
+        span = message.spans[place.number]
+        expected = displayable(span.text)
+        if span.fate not in COMMITTED_FATES:
+            expected = expected.replace("\n", "⏎")
+        assert cursor.selectedText().replace("\u2029", "\n") == expected
 
 
 def test_a_stopped_answer_is_shown_as_ended_before_the_engine_is(view: TranscriptView) -> None:

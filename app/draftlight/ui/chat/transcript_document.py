@@ -20,6 +20,7 @@ LONGEST_PARAGRAPH = 8000  # UTF-16 units, about 2,000 tokens: beyond that each i
 LONGEST_SHOWN_TEXT = 20_000  # characters of a person's message; a pasted megabyte would be one slow paragraph
 _CHUNK = 64  # tokens between two looks at the clock
 _FARTHEST_STEP_BACK = 32  # tokens in which to look for a border that no character crosses
+_LINE_BREAK = "⏎"
 _LINE_HEIGHT = 150.0  # per cent
 _PROPORTIONAL = int(QTextBlockFormat.LineHeightTypes.ProportionalHeight.value)
 
@@ -239,9 +240,12 @@ class TranscriptDocument:
             fate = self._drawn_fate(span.fate)
             if fate is None:
                 continue
+            committed = span.fate in COMMITTED_FATES
             text = displayable(span.text)
+            if not committed:
+                text = text.replace("\n", _LINE_BREAK)  # a break that the answer has not must not break its lines
             length = utf16_length(text)
-            self.index.add(live.message, number, position, length, copied=span.fate in COMMITTED_FATES)
+            self.index.add(live.message, number, position, length, copied=committed)
             position += length
             pieces.append(Piece(text, fate))
         for run in runs(pieces):
