@@ -1,6 +1,8 @@
 """The edge of the window's process: what nobody caught is logged and told once, Qt's messages reach the log."""
 
 import logging
+import os
+import subprocess
 import sys
 import threading
 from collections.abc import Iterator
@@ -53,3 +55,17 @@ def test_qts_messages_go_to_the_log(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         _log_message(QtMsgType.QtWarningMsg, QMessageLogContext(), "a warning of Qt's")
     assert "a warning of Qt's" in caplog.text
+
+
+def test_a_display_that_does_not_answer_is_told_on_the_terminal(tmp_path: Path) -> None:
+    script = (
+        "from PySide6.QtCore import qInstallMessageHandler as install; from PySide6.QtWidgets import QApplication; "
+        "from draftlight.ui.application import _log_message; install(_log_message); QApplication([])"
+    )
+    environment = os.environ | {"QT_QPA_PLATFORM": "xcb", "DISPLAY": ":65000", "HOME": str(tmp_path)}
+    done = subprocess.run(  # noqa: S603 - our own interpreter
+        [sys.executable, "-c", script], env=environment, capture_output=True, encoding="utf-8", check=False
+    )
+    assert done.returncode != 0
+    assert "The window cannot open" in done.stderr
+    assert "draftlight chat" in done.stderr

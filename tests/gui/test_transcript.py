@@ -93,10 +93,6 @@ def shape(drawn: QTextCharFormat) -> tuple[object, ...]:
     return drawn.underlineStyle(), drawn.fontStrikeOut(), drawn.fontOverline()
 
 
-def shown_text(view: TranscriptView) -> str:
-    return view.toPlainText()
-
-
 def copied(view: TranscriptView) -> str:
     view.selectAll()
     return view.createMimeDataFromSelection().text()
@@ -114,13 +110,13 @@ def test_pending_tokens_are_drawn_and_then_judged(view: TranscriptView, theme: T
     message = ShownMessage("Model", trace=Trace())
     view.open_answer(message, "Reading …")
     assert message.trace is not None
-    assert "Reading …" in shown_text(view)
+    assert "Reading …" in view.toPlainText()
     drafted, verified = round_events(0, 0, STORY[1], 9)
     for event in drafted:
         view.spans_changed(message.trace.apply(event).first)
     view.flush_now()
     assert fates_by_place(view, theme) == [(text, TokenFate.PENDING) for text in STORY[1].drafted]
-    assert "Reading" not in shown_text(view)
+    assert "Reading" not in view.toPlainText()
     view.spans_changed(message.trace.apply(verified).first)
     view.flush_now()
     assert [fate for _, fate in fates_by_place(view, theme)] == [
@@ -138,7 +134,7 @@ def test_the_timer_draws_what_has_come(qtbot: QtBot, view: TranscriptView) -> No
     with qtbot.waitSignal(view.drawn, timeout=2000):
         for first in play(message.trace, STORY):
             view.spans_changed(first)
-    assert "capital" in shown_text(view)
+    assert "capital" in view.toPlainText()
 
 
 def test_only_the_tail_of_the_document_is_replaced(view: TranscriptView) -> None:
@@ -168,14 +164,14 @@ def test_copying_takes_no_text_that_was_not_committed(view: TranscriptView) -> N
 
 def test_a_line_break_that_was_not_committed_breaks_no_line(view: TranscriptView) -> None:
     view.show_messages([answer([Round((" one", "\n", "\n\nx"), 1, " two\n"), Round(("three",), 1, None)])])
-    assert shown_text(view) == "Model\n one⏎⏎⏎x two\nthree\na note"
+    assert view.toPlainText() == "Model\n one⏎⏎⏎x two\nthree\na note"
     assert copied(view) == "Model\n one two\nthree\na note"
 
 
 def test_copying_a_part_cuts_inside_tokens_where_the_selection_does(view: TranscriptView) -> None:
     view.show_messages([answer(STORY)])
-    start = shown_text(view).index("apital")
-    end = shown_text(view).index("ndon")
+    start = view.toPlainText().index("apital")
+    end = view.toPlainText().index("ndon")
     cursor = QTextCursor(view.document())
     cursor.setPosition(start)
     cursor.setPosition(end, QTextCursor.MoveMode.KeepAnchor)
@@ -192,9 +188,9 @@ def test_highlight_modes_show_what_they_say(view: TranscriptView, theme: Theme, 
     fates = {fate for _, fate in fates_by_place(view, theme)}
     if mode is Highlight.ALL:
         assert {TokenFate.REJECTED, TokenFate.NOT_REACHED, TokenFate.BONUS} <= fates
-        assert "London" in shown_text(view)
+        assert "London" in view.toPlainText()
     else:
-        assert message.trace.text in shown_text(view)
+        assert message.trace.text in view.toPlainText()
         assert fates == ({TokenFate.ACCEPTED, TokenFate.PLAIN} if mode is Highlight.ACCEPTED else {TokenFate.PLAIN})
     assert copied(view) == f"Model\n{message.trace.text}\na note"
 
@@ -208,7 +204,7 @@ def test_another_look_is_drawn_at_once_also_while_an_answer_comes(view: Transcri
     theme.set_look(ColorScheme.DARK, Palette.SAFE)
     fills = {drawn.background().color().name() for drawn in drawn_formats(view)}
     assert theme.formats[TokenFate.REJECTED].background().color().name() in fills
-    assert shown_text(view).count("capital") == 2
+    assert view.toPlainText().count("capital") == 2
 
 
 @pytest.mark.parametrize("rounds", [STORY, MIXED], ids=["English", "emoji, accents, Chinese, line breaks"])
@@ -278,23 +274,23 @@ def test_a_stopped_answer_is_shown_as_ended_before_the_engine_is(view: Transcrip
     play(message.trace, STORY[:2])
     message.notes = ("Stopped by you.",)
     view.freeze()
-    assert shown_text(view).endswith("Stopped by you.")
+    assert view.toPlainText().endswith("Stopped by you.")
     play(message.trace, STORY[2:3])
     view.spans_changed(0)
     view.flush_now()
-    assert "a city" not in shown_text(view)
+    assert "a city" not in view.toPlainText()
     view.close_answer()
-    assert "a city" in shown_text(view)
-    assert shown_text(view).count("Stopped by you.") == 1
+    assert "a city" in view.toPlainText()
+    assert view.toPlainText().count("Stopped by you.") == 1
 
 
 def test_removing_messages_leaves_the_ones_before(view: TranscriptView) -> None:
     question = ShownMessage("You", "A question", from_person=True)
     view.show_messages([question])
-    alone = shown_text(view)
+    alone = view.toPlainText()
     view.add_message(answer(STORY))
     view.drop_messages(1)
-    assert shown_text(view) == alone
+    assert view.toPlainText() == alone
     assert len(view._writer.index) == 0
     view.add_message(answer(STORY))
     assert copied(view).startswith("You\nA question\nModel\n The capital")
@@ -382,8 +378,8 @@ def test_a_long_paragraph_is_broken_in_the_view_alone(view: TranscriptView) -> N
 
 def test_a_pasted_megabyte_does_not_become_one_slow_paragraph(view: TranscriptView) -> None:
     view.add_message(ShownMessage("You", "x" * 1_000_000, from_person=True))
-    assert len(shown_text(view)) < LONGEST_SHOWN_TEXT + 200
-    assert "980,000 more characters" in shown_text(view)
+    assert len(view.toPlainText()) < LONGEST_SHOWN_TEXT + 200
+    assert "980,000 more characters" in view.toPlainText()
 
 
 def test_20_000_tokens_flush_quickly(view: TranscriptView) -> None:

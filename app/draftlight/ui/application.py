@@ -144,3 +144,6 @@ def _show(application: QApplication, parts: Parts, store: HistoryStore, instance
 
 def _log_message(kind: QtMsgType, context: QMessageLogContext, message: str) -> None:
     logging.getLogger(f"qt.{context.category or 'default'}").log(_LEVELS.get(kind, logging.WARNING), "%s", message)
+    if kind is QtMsgType.QtFatalMsg:  # Qt ends the process next, for example where the display does not answer
+        sys.stderr.write(f"The window cannot open: {message.strip()}\nRun this instead: draftlight chat\n")
+        sys.stderr.flush()
