@@ -1,5 +1,7 @@
 """The card's rules: it says why a token has its fate, with the figures that decided it, and never covers the token."""
 
+import math
+from dataclasses import replace
 from itertools import product
 
 import pytest
@@ -9,7 +11,7 @@ from pytestqt.qtbot import QtBot
 
 from draftlight.engine.events import TokenFate, TokenReport
 from draftlight.ui.chat.token_card import CardContent, ProbabilityBars, TokenCard
-from draftlight.ui.chat.token_facts import probability, reason, visible
+from draftlight.ui.chat.token_facts import figures, probability, reason, visible
 from draftlight.ui.theme import Theme
 from gui.scripted import Round, round_events
 
@@ -61,6 +63,16 @@ def test_each_fate_has_its_reason(token: TokenReport, words: str, *, greedy: boo
 def test_a_plain_token_says_why_nothing_was_drafted() -> None:
     plain = TokenReport(1, "x", TokenFate.PLAIN)
     assert reason(plain, greedy=False, no_draft_reason="K is 0.").endswith("Nothing was drafted in this round: K is 0.")
+
+
+def test_a_token_that_the_sampling_settings_cut_off_has_words_not_infinities() -> None:
+    rejected = replace(REJECTED, score=-math.inf, margin=math.inf)
+    chosen = TokenReport(1, "x", TokenFate.CORRECTION, score=0.5, margin=math.inf)
+    sentences = [reason(rejected, greedy=False), reason(chosen, greedy=False)]
+    values = [value for token in (rejected, chosen) for _, value in figures(token, greedy=False)]
+    assert not [text for text in sentences + values if "inf" in text]
+    assert "this one has none, cut off by the sampling settings" in sentences[0]
+    assert "the only one that the sampling settings leave" in sentences[1]
 
 
 def test_the_bars_tell_the_same_to_a_screen_reader(around: QWidget, theme: Theme) -> None:

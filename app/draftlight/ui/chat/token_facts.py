@@ -1,5 +1,7 @@
 """What is known of a token, in words. Knows no widget."""
 
+import math
+
 from draftlight.engine.events import DraftSource, TokenFate, TokenReport
 from draftlight.ui.theme import FATE_NAMES
 
@@ -51,8 +53,9 @@ def figures(token: TokenReport, *, greedy: bool) -> list[tuple[str, str]]:
         scored = "" if token.choice_score is None else f", {score} {token.choice_score:.2f}"
         rows.append(("Target's choice", f"{visible(token.choice.text)} (id {token.choice.id}){scored}"))
     if token.score is not None:
-        rows.append((score.capitalize(), f"{token.score:.2f}" + ("" if greedy else " = log p + noise")))
-    if token.margin is not None:
+        meaning = "" if greedy or math.isinf(token.score) else " = log p + noise"
+        rows.append((score.capitalize(), f"{_score(token.score)}{meaning}"))
+    if token.margin is not None and not math.isinf(token.margin):
         rows.append(("Lead of the choice", f"{token.margin:.3f}"))
     if token.draft_ms is not None:
         rows.append(("Drafted in", f"{token.draft_ms:.1f} ms"))
@@ -74,14 +77,23 @@ def _rejected(token: TokenReport, *, greedy: bool) -> str:
     if greedy:
         return (
             f"Greedy: not equal. The target's likeliest token is {choice} with logit {token.choice_score:.2f}; "
-            f"this one has {token.score:.2f}."
+            f"this one has {_score(token.score)}."
         )
-    scores = f"score {token.choice_score:.2f}; this one has {token.score:.2f}"
+    scores = f"score {token.choice_score:.2f}; this one has {_score(token.score)}"
     return f"With the same noise the target draws {choice}, {scores}."
 
 
 def _lead(token: TokenReport) -> str:
-    return "" if token.margin is None else f", {token.margin:.2f} ahead of the next"
+    if token.margin is None:
+        return ""
+    if math.isinf(token.margin):
+        return ", the only one that the sampling settings leave"
+    return f", {token.margin:.2f} ahead of the next"
+
+
+def _score(value: float) -> str:
+    """Return a score; a token that the sampling settings cut off has none."""
+    return "none, cut off by the sampling settings" if math.isinf(value) else f"{value:.2f}"
 
 
 def _rank(rank: int | None) -> str:
