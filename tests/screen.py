@@ -34,10 +34,10 @@ class Screen:
     def __init__(self, folder: Path) -> None:
         """Start on a free display number, with the frame buffer in `folder`."""
         reading, writing = os.pipe()
-        size = f"{WIDTH}x{HEIGHT}x24"
+        options = f"-displayfd {writing} -noreset -screen 0 {WIDTH}x{HEIGHT}x24 -nolisten tcp".split()
         with (folder / "xvfb.log").open("wb") as log:
-            self._server = subprocess.Popen(  # noqa: S603 - a program found on the PATH
-                ["Xvfb", "-displayfd", str(writing), "-screen", "0", size, "-fbdir", str(folder), "-nolisten", "tcp"],  # noqa: S607 - see above
+            self._server = subprocess.Popen(  # noqa: S603 - see the next line
+                ["Xvfb", *options, "-fbdir", str(folder)],  # noqa: S607 - a program found on the PATH
                 pass_fds=(writing,),
                 stdout=log,
                 stderr=log,

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from draftlight.settings import PairSettings
 
 _LOG = logging.getLogger("draftlight")
+_X_PORT = 6000  # of display 0
+_DISPLAY_SECONDS = 2.0
 _USER_ERROR = 2
 _BUG = 70  # EX_SOFTWARE
 _INTERRUPTED = 130  # what a shell reports after Ctrl-C
@@ -68,10 +70,42 @@ def _run(arguments: Arguments) -> int:
 
 
 def has_display() -> bool:
-    """Tell whether a window can open: always on Windows and macOS, elsewhere with a display server or without need."""
-    without_need = os.environ.get("QT_QPA_PLATFORM", "").partition(":")[0] in {"offscreen", "minimal", "vnc", "linuxfb"}
-    served = os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
-    return sys.platform in {"win32", "darwin"} or without_need or bool(served)
+    """Tell whether a window can open: always on Windows and macOS, elsewhere where a display server answers.
+
+    Asking is worth a millisecond: Qt aborts the process where DISPLAY names a server that is not there.
+    """
+    if sys.platform in {"win32", "darwin"}:
+        return True
+    if os.environ.get("QT_QPA_PLATFORM", "").partition(":")[0] in {"offscreen", "minimal", "vnc", "linuxfb"}:
+        return True
+    return any(_answers(address) for address in _display_addresses())
+
+
+def _display_addresses() -> Iterator[str | tuple[str, int]]:
+    """Yield the sockets that the environment names: paths, and host and port of an X server elsewhere."""
+    if wayland := os.environ.get("WAYLAND_DISPLAY"):
+        yield str(Path(os.environ.get("XDG_RUNTIME_DIR", "")) / wayland)
+    host, _, display = os.environ.get("DISPLAY", "").rpartition(":")
+    number = display.partition(".")[0]
+    if number.isdecimal() and host in {"", "unix"}:
+        yield f"\0/tmp/.X11-unix/X{number}"  # Linux' own kind of address: a name without a file
+        yield f"/tmp/.X11-unix/X{number}"  # noqa: S108 - where every X server has its socket; it is only asked
+    elif number.isdecimal():
+        yield host, _X_PORT + int(number)
+
+
+def _answers(address: str | tuple[str, int]) -> bool:
+    import socket  # noqa: PLC0415 - only a window needs it
+
+    try:
+        if isinstance(address, str):
+            with socket.socket(socket.AF_UNIX) as connection:
+                connection.connect(address)
+        else:
+            socket.create_connection(address, timeout=_DISPLAY_SECONDS).close()
+    except (OSError, OverflowError, UnicodeError):  # nobody there, no such port, no such name
+        return False
+    return True
 
 
 def _run_command(arguments: Arguments) -> int:

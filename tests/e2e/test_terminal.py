@@ -3,12 +3,13 @@
 import json
 import os
 import re
+import signal
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from program_process import ONE_THREAD, Program
+from program_process import ONE_THREAD, Program, wait_until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.model]
 
@@ -92,11 +93,12 @@ def test_the_terminal_never_loads_qt(program: Program) -> None:
     assert "PySide6" not in done.stderr
 
 
-def test_without_a_display_the_chat_opens_in_the_terminal(program: Program) -> None:
-    done = program.run(text="/help\n")
-    assert done.returncode == 0
-    assert "no display" in done.stderr
-    assert "/quit" in done.stdout
+def test_without_a_display_that_answers_the_chat_opens_in_the_terminal(program: Program) -> None:
+    chat = program.start(DISPLAY=":987654")
+    wait_until(lambda: "no display" in program.output(chat), "the sentence about the display")
+    chat.send_signal(signal.SIGINT)
+    assert chat.wait(timeout=60) == 130
+    assert "Traceback" not in program.output(chat)
 
 
 def test_a_reader_who_leaves_early_is_no_error(program: Program) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -115,21 +116,64 @@ def test_a_reader_who_leaves_ends_it_quietly(edge: Edge) -> None:
     assert (done.stdout, done.stderr) == ("141\n", "")
 
 
-@pytest.mark.parametrize(
-    ("environment", "there"),
-    [
-        ({}, False),
-        ({"DISPLAY": ":1"}, True),
-        ({"WAYLAND_DISPLAY": "wayland-0"}, True),
-        ({"QT_QPA_PLATFORM": "offscreen"}, True),
-        ({"QT_QPA_PLATFORM": "xcb"}, False),
-        ({"DISPLAY": ""}, False),
-    ],
-)
-@pytest.mark.skipif(sys.platform in {"win32", "darwin"}, reason="there a window can always open")
-def test_a_window_needs_a_display(environment: dict[str, str], *, there: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def no_display(monkeypatch: pytest.MonkeyPatch) -> None:
+    if sys.platform in {"win32", "darwin"}:
+        pytest.skip("there a window can always open")
     for name in ("DISPLAY", "WAYLAND_DISPLAY", "QT_QPA_PLATFORM"):
         monkeypatch.delenv(name, raising=False)
+
+
+@pytest.mark.usefixtures("no_display")
+@pytest.mark.parametrize(
+    "environment",
+    [
+        {},
+        {"DISPLAY": ""},
+        {"DISPLAY": ":987654"},
+        {"DISPLAY": "nonsense"},
+        {"DISPLAY": "localhost:50000.0"},
+        {"DISPLAY": "localhost:987654"},
+        {"DISPLAY": "a..b:0"},
+        {"WAYLAND_DISPLAY": "wayland-nowhere"},
+        {"QT_QPA_PLATFORM": "xcb"},
+    ],
+)
+def test_without_a_display_that_answers_no_window_can_open(
+    environment: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
-    assert has_display() is there
+    assert not has_display()
+
+
+@pytest.mark.usefixtures("no_display")
+def test_a_display_that_answers_or_is_not_needed_lets_a_window_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(tmp_path / "wayland-7"))
+        server.listen()
+        monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+        monkeypatch.setenv("WAYLAND_DISPLAY", "wayland-7")
+        assert has_display()
+    assert not has_display()
+    monkeypatch.setenv("QT_QPA_PLATFORM", "offscreen")
+    assert has_display()
+
+
+@pytest.mark.usefixtures("no_display")
+def test_an_x_server_may_be_a_socket_or_on_another_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    if sys.platform != "linux":
+        pytest.skip("addresses without a file are Linux' own")
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind("\0/tmp/.X11-unix/X7654321")
+        server.listen()
+        monkeypatch.setenv("DISPLAY", ":7654321.0")
+        assert has_display()
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        if port >= 6000:
+            monkeypatch.setenv("DISPLAY", f"127.0.0.1:{port - 6000}")
+            assert has_display()
+    assert not has_display()

@@ -307,5 +307,15 @@ def test_models_names_what_is_wrong_with_a_file(
     assert "empty.gguf" in listed["problem"]
 
 
+def test_without_the_starter_target_it_is_said_what_to_do(
+    terminal: Terminal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("draftlight.paths.starter_target", lambda: tmp_path / "starter.gguf")
+    with pytest.raises(UserError) as raised:
+        terminal.run("generate", "Hi")
+    assert str(tmp_path / "starter.gguf") in raised.value.sentence
+    assert "--target" in raised.value.remedy
+
+
 def test_the_longest_draft_is_the_settings_one() -> None:
     assert arguments.MAX_DRAFT_LENGTH == settings.MAX_DRAFT_LENGTH

@@ -173,11 +173,14 @@ def _cells(character: str) -> int:
 def summary(event: GenerationFinished) -> str:
     """Return one line of figures about an answer."""
     stats = event.stats
-    parts = [f"{stats.n_committed} tokens", f"{stats.tokens_per_second:.1f} tok/s"]
+    parts = [f"{stats.n_committed} token{'' if stats.n_committed == 1 else 's'}"]
+    if stats.tokens_per_second > 0:  # the first token's time is the prompt's: one token alone has no speed
+        parts.append(f"{stats.tokens_per_second:.1f} tok/s")
     if stats.n_drafted:
         parts.append(f"accepted {stats.n_accepted} of {stats.n_drafted} drafted ({stats.acceptance_rate:.0%})")
         parts.append(f"{stats.block_efficiency:.2f} tokens a round")
-    parts += [f"host time {stats.host_share:.1%}", _REASONS[event.reason]]
+        parts.append(f"host time {stats.host_share:.1%}")
+    parts.append(_REASONS[event.reason])
     return " \u00b7 ".join(parts)
 
 
