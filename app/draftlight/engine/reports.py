@@ -53,7 +53,7 @@ class Reporter:
             else:
                 judged.append(replace(report, fate=TokenFate.NOT_REACHED))
                 continue
-            judged.append(self._with_target(replace(report, fate=fate), verdict.judgements[place], position + place))
+            judged.append(self._judged(report, fate, verdict.judgements[place], position + place))
         return tuple(judged)
 
     def target_token(self, verdict: Verdict, n_drafted: int, text: str, position: int) -> TokenReport:
@@ -63,19 +63,28 @@ class Reporter:
         else:
             fate = TokenFate.BONUS if verdict.n_accepted == n_drafted else TokenFate.CORRECTION
         report = TokenReport(id=verdict.target_token, text=text, fate=fate)
-        return self._with_target(report, verdict.judgements[-1], position)
+        return self._judged(report, fate, verdict.judgements[-1], position)
 
-    def _with_target(self, report: TokenReport, judgement: Judgement, position: int) -> TokenReport:
+    def _judged(self, report: TokenReport, fate: TokenFate, judgement: Judgement, position: int) -> TokenReport:
+        """Add what the target thought of a token. Spelled out, since dataclasses.replace is several times slower."""
         law, choice = judgement
         score = law.score(report.id, self._sampler.seed, position)
-        return replace(
-            report,
+        return TokenReport(
+            id=report.id,
+            text=report.text,
+            fate=fate,
+            source=report.source,
             p=_short(law.probability(report.id)),
             p_rank=law.rank(report.id),
             score=None if score is None else _short(score),
             choice=Token(choice.token, self._tokenizer.label(choice.token)),
             choice_score=_short(choice.score),
             margin=_short(choice.margin),
+            q=report.q,
+            q_rank=report.q_rank,
+            draft_margin=report.draft_margin,
+            draft_top=report.draft_top,
+            draft_ms=report.draft_ms,
             target_top=self._alternatives(law.top(_TOP)),
         )
 
@@ -84,5 +93,5 @@ class Reporter:
 
 
 def _short(figure: float) -> float:
-    """Six significant digits: reports are for the eye, and every stored trace is made of them."""
-    return float(f"{figure:.6g}")
+    """Six decimals: reports are for the eye, and every stored trace is made of them."""
+    return round(figure, 6)
