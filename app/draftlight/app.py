@@ -36,6 +36,7 @@ _DISPLAY_SECONDS = 2.0
 _USER_ERROR = 2
 _BUG = 70  # EX_SOFTWARE
 _INTERRUPTED = 130  # what a shell reports after Ctrl-C
+_DELETED_KEPT_SECONDS = 86_400.0  # a deleted chat can be brought back for a day
 _BROKEN_PIPE = 141  # what a shell reports for a writer whose reader has gone
 
 
@@ -137,7 +138,7 @@ def _open_window(arguments: Arguments) -> int:
     settings = remembered.settings
     with _open_store() as store:
         notices = (*remembered.notices, *store.notices)  # that the file was moved aside is told at this opening alone
-        interrupted = () if store.read_only else store.recover_interrupted()
+        interrupted = tidy_chats(store)
         if interrupted:  # the settings may not have got there before the program was killed
             settings = settings.changed(last_conversation=store.message(interrupted[-1]).conversation_id)
     named = None if arguments.target is None else PairSettings(target=arguments.target.absolute())
@@ -155,6 +156,14 @@ def _open_window(arguments: Arguments) -> int:
         pair=named,
     )
     return application.run(parts, ())
+
+
+def tidy_chats(store: "HistoryStore") -> tuple[int, ...]:
+    """Do what is due at a start: forget deleted chats; close and return answers that a killed program left open."""
+    if store.read_only:
+        return ()
+    store.purge(older_than=_DELETED_KEPT_SECONDS)
+    return store.recover_interrupted()
 
 
 def _say(error: UserError, *, as_json: bool) -> int:

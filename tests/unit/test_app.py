@@ -5,11 +5,15 @@ import os
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
-from draftlight.app import has_display
+from draftlight.app import has_display, tidy_chats
+from draftlight.errors import UserError
+from draftlight.history.database import open_database
+from draftlight.history.store import HistoryStore
 
 FAULTY = """
 import sys
@@ -177,3 +181,19 @@ def test_an_x_server_may_be_a_socket_or_on_another_machine(monkeypatch: pytest.M
             monkeypatch.setenv("DISPLAY", f"127.0.0.1:{port - 6000}")
             assert has_display()
     assert not has_display()
+
+
+def test_a_deleted_chat_is_kept_for_a_day_and_then_forgotten_at_a_start(tmp_path: Path) -> None:
+    path = tmp_path / "chats.db"
+    for age, kept in ((86_000.0, True), (87_000.0, False)):
+        with HistoryStore(path, open_database(path), now=lambda age=age: time.time() - age) as store:
+            chat = store.create_conversation()
+            store.delete(chat.id)
+        with HistoryStore.open(path) as store:
+            tidy_chats(store)
+            if kept:
+                store.restore(chat.id)
+                assert chat.id in {left.id for left in store.conversations()}
+            else:
+                with pytest.raises(UserError):
+                    store.restore(chat.id)

@@ -8,11 +8,11 @@ The engine thread iterates these generators; every value they yield is frozen.
 import secrets
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from json import dumps
 from typing import Literal, Protocol, TypeAlias
 
-from draftlight.chat.prompt import ChatMessage, ChatVocabulary, build_prompt, clean_text
+from draftlight.chat.prompt import ChatMessage, ChatVocabulary, Prompt, PromptTooLong, build_prompt, clean_text
 from draftlight.chat.trace import Trace, dump_event, dump_header, dump_stats
 from draftlight.engine.cancel import CancelToken
 from draftlight.engine.decoding import GenerationRequest, Mode, SpeculativeDecoder
@@ -173,9 +173,9 @@ class ChatService:
         if self._pair is None:
             raise UserError("No model is loaded.", "Choose a target model, then ask for the answer again.")
         decoder, vocabulary = self._pair.decoder, self._pair.vocabulary
-        turns = _turns(store.conversation(question.conversation_id).system_prompt, store.path_to(question.id))
+        system_prompt = store.conversation(question.conversation_id).system_prompt
         reserve = min(options.max_new_tokens, decoder.n_ctx // 4)
-        prompt = build_prompt(vocabulary, turns, decoder.n_ctx, reserve)
+        prompt = _prompt(vocabulary, system_prompt, store.path_to(question.id), decoder.n_ctx, reserve)
         if prompt.n_dropped_turns:
             yield TurnsDropped(prompt.n_dropped_turns)
         request = GenerationRequest(
@@ -291,6 +291,26 @@ def _saved(message: Message) -> MessageSaved:
     return MessageSaved(message.conversation_id, message.id, message.role, message.status)
 
 
+def _prompt(
+    vocabulary: ChatVocabulary, system_prompt: str, messages: Sequence[Message], n_ctx: int, reserve: int
+) -> Prompt:
+    """Build the prompt. Where unanswered questions make the last one too long, they are left out as turns that are."""
+    said = [message for message in messages if message.text]
+    try:
+        return build_prompt(vocabulary, _turns(system_prompt, said), n_ctx, reserve)
+    except PromptTooLong:
+        answered = [
+            message
+            for message, following in zip(said, [*said[1:], None], strict=True)
+            if following is None or following.role != message.role
+        ]
+        n_left_out = len(said) - len(answered)
+        if not n_left_out:
+            raise
+    prompt = build_prompt(vocabulary, _turns(system_prompt, answered), n_ctx, reserve)
+    return replace(prompt, n_dropped_turns=prompt.n_dropped_turns + n_left_out)
+
+
 def _turns(system_prompt: str, messages: Sequence[Message]) -> list[ChatMessage]:
     """What the model is told. A broken-off answer counts as far as it came.
 
@@ -298,8 +318,6 @@ def _turns(system_prompt: str, messages: Sequence[Message]) -> list[ChatMessage]
     """
     turns = [ChatMessage("system", system_prompt)] if system_prompt.strip() else []
     for message in messages:
-        if not message.text:
-            continue
         if turns and turns[-1].role == message.role:
             turns[-1] = ChatMessage(message.role, f"{turns[-1].text}\n\n{message.text}")
         else:

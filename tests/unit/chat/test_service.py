@@ -163,6 +163,15 @@ def test_a_prompt_that_cannot_fit_keeps_the_message_and_starts_no_answer(chat: C
     assert [message.text for message in chat.messages()] == ["x" * 1000]
 
 
+def test_a_question_that_was_too_long_does_not_stand_in_the_way_of_the_next(chat: Chat) -> None:
+    decoder = chat.script(*answer("So."), n_ctx=200)
+    with pytest.raises(PromptTooLong):
+        list(chat.send("x" * 1000))
+    events = list(chat.send("Shorter?"))
+    assert TurnsDropped(1) in events, "what the model does not see is said"
+    assert decoder.prompt() == "<|im_start|>user\nShorter?<|im_end|>\n<|im_start|>assistant\n"
+
+
 def test_an_answer_has_no_more_tokens_than_there_is_room(chat: Chat) -> None:
     decoder = chat.script(*answer("So."), n_ctx=200)
     list(chat.send("Why?", GenerationOptions(max_new_tokens=5000)))
