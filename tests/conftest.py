@@ -12,9 +12,18 @@ from draftlight import paths
 
 sys.path.insert(0, str(Path(__file__).parent))  # tests are no packages: this is how they find twins.py
 
+import findings
 from twins import Twins, make_twins
 
 _THREAD_GRACE_SECONDS = 2.0
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Show what was measured on the way."""
+    if findings.noted():
+        terminalreporter.section("findings")
+        for sentence in findings.noted():
+            terminalreporter.write_line(sentence)
 
 
 @pytest.fixture(autouse=True)

@@ -43,7 +43,7 @@ class TableModel:
         return np.array([self.row(self.held[:end]) for end in ends], np.float32).reshape(rows, self.n_vocab)
 
     def rollback(self, n_past: int) -> None:
-        if not self.can_roll_back:
+        if not self.can_roll_back and n_past:
             raise CannotRollBack("This toy cannot roll back.")
         del self.held[n_past:]
 

@@ -183,7 +183,7 @@ class ChatService:
             sampling=options.sampling,
             seed=_seed(options),
             draft_length=options.draft_length,
-            max_new_tokens=min(options.max_new_tokens, decoder.n_ctx - len(prompt.tokens)),
+            max_new_tokens=options.max_new_tokens,
             mode=options.mode,
         )
         answer = store.add_message(

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from draftlight.engine.model import FloatArray, LanguageModel
+from draftlight.engine.model import CannotRollBack, FloatArray, LanguageModel
 
 
 class Context:
@@ -45,6 +45,20 @@ class Context:
             middle = (low + high) // 2
             low, high = (middle, high) if held[low:middle] == list(sequence[low:middle]) else (low, middle)
         return low
+
+    def begin(self, sequence: Sequence[int]) -> int:
+        """Make ready for a new text and return how many of its tokens are reused: all that are shared but the last.
+
+        A model that cannot drop part of its memory starts anew. Within a text that would be far too slow, so there
+        advance() raises instead.
+        """
+        keep = min(self.shared_prefix(sequence), len(sequence) - 1)
+        try:
+            self._roll_back(keep)
+        except CannotRollBack:
+            keep = 0
+            self._roll_back(keep)
+        return keep
 
     def prefill(self, sequence: Sequence[int]) -> Iterator[int]:
         """Feed whole chunks until what is left of `sequence` fits one; yield the tokens held after each.

@@ -154,7 +154,7 @@ class _Generation:
         """Bring the target to the prompt's end; the first round uses the logits found there."""
         prompt, target = self._request.prompt, self._parts.target
         started = time.perf_counter()
-        n_reused = min(target.shared_prefix(prompt), len(prompt) - 1)
+        n_reused = target.begin(prompt)
         for held in target.prefill(prompt):
             yield PromptEvaluated(len(prompt), held, n_reused, time.perf_counter() - started)
             if self._cancel.cancelled:

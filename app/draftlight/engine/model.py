@@ -48,7 +48,7 @@ class LanguageModel(Protocol):
         ...
 
     def rollback(self, n_past: int) -> None:
-        """Drop every cached token from index `n_past` on. Raises CannotRollBack where the model cannot."""
+        """Drop every cached token from index `n_past` on; all of them always can be. Raises CannotRollBack."""
         ...
 
 

@@ -20,19 +20,19 @@ INSIDE_TAIL = TAIL + 1
 
 
 def uniform(seed: int, position: int, tokens: Sequence[int]) -> list[float]:
-    """Uniform numbers strictly between 0 and 1, one for each token id, from 53 bits of a 64-bit hash.
+    """Uniform numbers strictly between 0 and 1, one for each token id, from 52 bits of a 64-bit hash.
 
-    Few tokens are hashed one by one, many at once: the same bits either way. After a forward pass the caches are cold,
-    and a dozen numpy calls then cost more than a short loop.
+    (With 53 bits the largest would round to 1.) Few tokens are hashed one by one, many at once: the same bits either
+    way. After a forward pass the caches are cold, and a dozen numpy calls then cost more than a short loop.
     """
     key = _scrambled(_scrambled(seed & _MASK) + position * _GOLDEN)
     if len(tokens) <= _FEW:
-        return [((_mixed(token * _GOLDEN + key & _MASK) >> 11) + 0.5) * 2.0**-53 for token in tokens]
+        return [((_mixed(token * _GOLDEN + key & _MASK) >> 12) + 0.5) * 2.0**-52 for token in tokens]
     x = np.asarray(tokens, np.uint64) * np.uint64(_GOLDEN) + np.uint64(key)
     x = (x ^ (x >> np.uint64(30))) * np.uint64(_MIX_1)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(_MIX_2)
     x ^= x >> np.uint64(31)
-    numbers: list[float] = (((x >> np.uint64(11)).astype(np.float64) + 0.5) * 2.0**-53).tolist()
+    numbers: list[float] = (((x >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52).tolist()
     return numbers
 
 

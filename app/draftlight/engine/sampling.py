@@ -13,6 +13,7 @@ from draftlight.engine.model import FloatArray
 
 _HEAD = 64  # tokens kept apart where nothing truncates the law; the rest is one tail
 _SHOWN = 8  # likeliest tokens a greedy law lists
+_SAFE_EXPONENT = 50.0  # exp of this, a million times over, still fits float32
 _GROUP = 64  # logits searched together
 
 
@@ -201,6 +202,8 @@ def _log_sum(values: Sequence[float]) -> float:
 
 def _log_sum_exp(x: NDArray[np.float64] | FloatArray, largest: float) -> float:
     """Log of the sum of exp(x), in x's own precision: numpy sums pairwise, so float32 loses about 1e-6."""
+    if abs(largest) < _SAFE_EXPONENT:  # the usual case, a pass over the row less
+        return math.log(np.exp(x).sum())
     weights = x - x.dtype.type(largest)
     return largest + math.log(np.exp(weights, out=weights).sum())
 

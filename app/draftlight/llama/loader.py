@@ -81,7 +81,7 @@ def _load_pair(
         if not target.can_roll_back:
             notices.append(f"{target.path.name} cannot take back tokens that it has read, so it runs without drafts.")
         elif settings.draft is None:
-            drafter = SuffixDrafter()
+            drafter = SuffixDrafter(target.vocabulary)
         else:
             draft_options = replace(options, n_ctx=target.n_ctx)
             draft = loaded.enter_context((yield from _load_model(settings.draft, draft_options, cancel)))

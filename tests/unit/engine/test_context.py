@@ -68,3 +68,19 @@ def test_a_model_that_cannot_roll_back_says_so() -> None:
     with pytest.raises(CannotRollBack):
         context.advance([1, 4])
     assert context.tokens == (1, 2, 3)
+
+
+def test_a_new_text_starts_anew_on_a_model_that_cannot_roll_back() -> None:
+    model = TableModel()
+    model.can_roll_back = False
+    context = Context(model)
+    context.advance([1, 2, 3])
+    assert context.begin([1, 2, 4]) == 0
+    assert (context.tokens, model.held) == ((), [])
+    assert (context.advance([1, 2, 4]) == TableModel().forward([1, 2, 4], 1)).all()
+
+
+def test_a_text_that_is_known_whole_is_evaluated_again_from_its_last_token() -> None:
+    context = Context(TableModel())
+    context.advance([1, 2, 3])
+    assert (context.begin([1, 2, 3]), context.begin([1, 2])) == (2, 1)

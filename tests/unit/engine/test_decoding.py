@@ -36,7 +36,7 @@ def decoder(
     exact_widths: frozenset[int] | None = None,
 ) -> SpeculativeDecoder:
     """A target and a draft with this much noise; None drafts from the text's own repetitions."""
-    drafter: Drafter = SuffixDrafter()
+    drafter: Drafter = SuffixDrafter(TOKENIZER)
     if noise is not None:
         drafter = ModelDrafter(Context(TableModel(noise=noise, n_ctx=draft_n_ctx)), tokenizer, n_vocab=16)
     return SpeculativeDecoder(Context(TableModel(n_ctx=n_ctx), chunk=8), drafter, tokenizer, exact_widths)

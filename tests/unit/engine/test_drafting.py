@@ -10,6 +10,7 @@ from draftlight.engine.drafting.suffix import SuffixDrafter
 from draftlight.engine.sampling import Sampler, SamplingParams
 from toys import LetterTokenizer, TableModel
 
+TOKENIZER = LetterTokenizer()
 GREEDY = Sampler(SamplingParams(temperature=0), seed=1)
 
 
@@ -73,18 +74,23 @@ def test_a_cancelled_draft_stops_before_the_next_forward_pass() -> None:
     assert len(model.forwards) == 1
 
 
+def test_a_repetition_is_drafted_up_to_its_end_token() -> None:
+    drafter = SuffixDrafter(LetterTokenizer(end=4))
+    assert proposals(drafter, [1, 2, 3, 4, 5, 9, 1, 2, 3], 5) == [4]
+
+
 def test_the_suffix_drafter_proposes_what_followed_last_time() -> None:
-    assert proposals(SuffixDrafter(), [1, 2, 3, 4, 5, 9, 1, 2, 3], 2) == [4, 5]
+    assert proposals(SuffixDrafter(TOKENIZER), [1, 2, 3, 4, 5, 9, 1, 2, 3], 2) == [4, 5]
 
 
 def test_the_longest_common_suffix_wins_over_the_latest() -> None:
     long_ago, lately = [7, 1, 2, 3, 50], [8, 1, 2, 3, 60]
-    assert proposals(SuffixDrafter(), [*long_ago, *lately, 7, 1, 2, 3], 1) == [50]
-    assert proposals(SuffixDrafter(), [*long_ago, *lately, 9, 1, 2, 3], 1) == [60]
+    assert proposals(SuffixDrafter(TOKENIZER), [*long_ago, *lately, 7, 1, 2, 3], 1) == [50]
+    assert proposals(SuffixDrafter(TOKENIZER), [*long_ago, *lately, 9, 1, 2, 3], 1) == [60]
 
 
 def test_a_text_without_repetition_is_left_alone_and_says_why() -> None:
-    drafter = SuffixDrafter()
+    drafter = SuffixDrafter(TOKENIZER)
     assert proposals(drafter, list(range(20)), 4) == []
     assert "not occurred" in drafter.silence
 
@@ -95,9 +101,9 @@ def test_a_text_without_repetition_is_left_alone_and_says_why() -> None:
 )
 def test_an_index_kept_up_proposes_what_a_fresh_one_would(histories: list[list[int]], limit: int) -> None:
     """Also after edits: nothing of a text that was taken back may linger."""
-    kept = SuffixDrafter()
+    kept = SuffixDrafter(TOKENIZER)
     for history in histories:
         grown = list(history)
         for token in (0, 1, 0, 1):
             grown.append(token)
-            assert proposals(kept, grown, limit) == proposals(SuffixDrafter(), grown, limit)
+            assert proposals(kept, grown, limit) == proposals(SuffixDrafter(TOKENIZER), grown, limit)

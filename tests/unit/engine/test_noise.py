@@ -1,6 +1,7 @@
 """The shared noise: a function of seed, position and token alone, and distributed as Gumbel-max needs it."""
 
 import numpy as np
+import pytest
 from scipy import stats
 
 from draftlight.engine import noise
@@ -26,6 +27,13 @@ def test_noise_is_gumbel_and_strictly_finite() -> None:
         sample = noise.gumbel(seed, position, IDS)
         assert np.isfinite(sample).all()
         assert stats.kstest(sample, stats.gumbel_r.cdf).pvalue > 1e-4
+
+
+def test_no_hash_makes_noise_that_is_not_finite(monkeypatch: pytest.MonkeyPatch) -> None:
+    for extreme in (0, 2**64 - 1):
+        monkeypatch.setattr(noise, "_mixed", lambda _, extreme=extreme: extreme)
+        assert 0.0 < noise.uniform(1, 1, [1])[0] < 1.0
+        assert np.isfinite(noise.gumbel(1, 1, [1])).all()
 
 
 def test_neighbouring_positions_are_independent_for_a_fixed_token() -> None:

@@ -116,3 +116,12 @@ def test_ranks_count_larger_logits() -> None:
     logits = row(6)
     made = law(logits, SamplingParams(), ())
     assert [made.rank(token) for token, _ in made.top(5)] == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("shift", [-300.0, 0.0, 300.0])
+def test_a_law_does_not_depend_on_where_its_logits_lie(shift: float) -> None:
+    logits = row(8)
+    for params in (SamplingParams(temperature=0), SamplingParams(top_k=0, top_p=1.0, min_p=0.0), SamplingParams()):
+        home, away = law(logits, params, ()), law(logits + np.float32(shift), params, ())
+        assert home.ids == away.ids
+        assert [p for _, p in home.top(5)] == pytest.approx([p for _, p in away.top(5)], rel=1e-4)

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from draftlight.engine.cancel import CancelToken
 from draftlight.engine.drafting.base import Drafted
 from draftlight.engine.events import DraftSource
+from draftlight.engine.model import Tokenizer
 from draftlight.engine.sampling import Sampler
 
 _KEY = 3  # tokens that must recur before anything is drafted
@@ -19,8 +20,9 @@ _LONGEST = 64  # a longer common suffix says nothing more
 class SuffixDrafter:
     """An index of every run of three tokens seen, kept up as the text grows; rebuilt where the text was changed."""
 
-    def __init__(self) -> None:
-        """Start with no text."""
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        """Start with no text; `tokenizer` tells the end tokens."""
+        self._tokenizer = tokenizer
         self._text: list[int] = []
         self._places: defaultdict[tuple[int, ...], deque[int]] = defaultdict(lambda: deque(maxlen=_PLACES))
 
@@ -43,6 +45,8 @@ class SuffixDrafter:
             return
         for token in self._text[place : place + limit]:
             yield Drafted(token=token, source=DraftSource.NGRAM, q=1.0, rank=0)
+            if self._tokenizer.is_end(token):
+                return
 
     def _index(self, history: Sequence[int]) -> None:
         """Bring the index to hold exactly `history`."""
