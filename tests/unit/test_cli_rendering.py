@@ -19,7 +19,7 @@ from draftlight.engine.events import (
 from draftlight.engine.metrics import SpeculationStats
 from draftlight.engine.model import Token
 
-GREEN, RED, DIM, DIM_STRUCK, BLUE = "\x1b[32m", "\x1b[31;9m", "\x1b[2m", "\x1b[2;9m", "\x1b[34;4m"
+GREEN, RED, DIM, DIM_STRUCK, BLUE = "\x1b[32m", "\x1b[31;9m", "\x1b[2m", "\x1b[2;9m", "\x1b[94;4m"
 END = "\x1b[0m"
 
 

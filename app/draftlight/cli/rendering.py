@@ -26,8 +26,8 @@ _STYLES = {
     TokenFate.ACCEPTED: "32",  # green
     TokenFate.REJECTED: "31;9",  # red, struck through
     TokenFate.NOT_REACHED: "2;9",  # dim, struck through
-    TokenFate.CORRECTION: "34;4",  # blue, underlined
-    TokenFate.BONUS: "34;4",
+    TokenFate.CORRECTION: "94;4",  # bright blue, underlined: plain blue is hard to read on black
+    TokenFate.BONUS: "94;4",
     TokenFate.PLAIN: "",
 }
 _REASONS = {
