@@ -1,8 +1,8 @@
-"""What every GUI test shares: an offscreen platform, a theme, and a watch on leaked threads."""
+"""What every GUI test shares: an offscreen platform, a theme, a watch on leaked threads, things opened and closed."""
 
 import gc
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 os.environ["QT_QPA_PLATFORM"] = "offscreen"  # before any Qt import, so that no test needs a display
@@ -11,9 +11,16 @@ import pytest
 import shiboken6
 from PySide6.QtCore import QThread
 from PySide6.QtWidgets import QApplication
+from pytestqt.qtbot import QtBot
 
-from draftlight.settings import ColorScheme, Palette
+from draftlight.engine.cancel import CancelToken
+from draftlight.history.store import HistoryStore
+from draftlight.library.scanner import ModelFile
+from draftlight.settings import ColorScheme, PairSettings, Palette, Settings
+from draftlight.ui.main_window import MainWindow, WindowParts
 from draftlight.ui.theme import Theme
+from gui.opened import READY, Opened, Screen
+from gui.scripted import PAIR, StoryDecoder, scripted_service
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -37,3 +44,85 @@ def theme(qapp: QApplication) -> Theme:
     made = Theme(qapp)
     made.set_look(ColorScheme.LIGHT, Palette.TEXTBOOK)
     return made
+
+
+@pytest.fixture
+def build(qtbot: QtBot, theme: Theme, tmp_path: Path) -> Iterator[Callable[..., Screen]]:
+    """Open a conversation's widgets around a decoder, with a loaded pair."""
+    built: list[Screen] = []
+
+    def make(decoder: StoryDecoder | None = None, stores: type[HistoryStore] = HistoryStore) -> Screen:
+        path = tmp_path / "chats.db"
+        player = decoder or StoryDecoder()
+        service, _ = scripted_service(path, player, stores)
+        screen = Screen(path, service, player, theme)
+        built.append(screen)
+        widgets = screen.widgets
+        for widget in (widgets.transcript, widgets.composer, widgets.conversations, widgets.status):
+            qtbot.addWidget(widget)
+            widget.show()
+        list(service.load(PAIR, CancelToken()))
+        screen.controller.set_pair(READY)
+        return screen
+
+    yield make
+    for screen in built:
+        assert screen.engine.shutdown()
+        assert screen.reader.shutdown()
+        screen.store.close()
+
+
+@pytest.fixture
+def screen(build: Callable[..., Screen]) -> Screen:
+    return build()
+
+
+@pytest.fixture
+def opening(qtbot: QtBot, theme: Theme, tmp_path: Path) -> Iterator[Callable[..., Opened]]:
+    """Open the window, without starting it."""
+    opened: list[Opened] = []
+
+    def open_window(
+        decoder: StoryDecoder | None = None,
+        pair: PairSettings | None = PAIR,
+        models: tuple[ModelFile, ...] = (),
+        **changes: object,
+    ) -> Opened:
+        path = tmp_path / "chats.db"
+        player = decoder or StoryDecoder()
+        service, loader = scripted_service(path, player)
+        store = HistoryStore.open(path)
+        saved: list[Settings] = []
+        parts = WindowParts(
+            service,
+            lambda: HistoryStore.open(path),
+            store,
+            Settings().changed(color_scheme=ColorScheme.LIGHT, **changes),
+            saved.append,
+            lambda: models,
+            pair,
+            tmp_path / "window.ini",
+        )
+        window = MainWindow(parts, theme)
+        qtbot.addWidget(window)
+        opened.append(Opened(window, store, player, loader, saved))
+        window.show()
+        return opened[-1]
+
+    yield open_window
+    for one in opened:
+        assert one.window.shutdown()
+        one.store.close()
+
+
+@pytest.fixture
+def ready(qtbot: QtBot, opening: Callable[..., Opened]) -> Callable[..., Opened]:
+    """Open the window and wait until its pair is loaded."""
+
+    def make(*arguments: object, **changes: object) -> Opened:
+        opened = opening(*arguments, **changes)
+        with qtbot.waitSignal(opened.window.loader.ended):
+            opened.window.start(None)
+        return opened
+
+    return make

@@ -1,8 +1,8 @@
-"""A decoder that plays a script of rounds, with the real service and the real store around it."""
+"""A decoder that plays rounds of drafts, with the real service and the real store around it."""
 
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from draftlight.chat.service import ChatService, LoadedPair
@@ -26,13 +26,9 @@ from draftlight.engine.model import Token
 from draftlight.errors import UserError
 from draftlight.history.store import HistoryStore
 from draftlight.settings import PairSettings
+from scripted_chat import Pair
 
 PAIR = PairSettings(Path("/models/big-target.gguf"), Path("/models/small-draft.gguf"))
-CHATML = (
-    "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
-    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
-)
-CONTROL = {"<|im_start|>": 0x110000, "<|im_end|>": 0x110001}
 _CHOICE_SCORE = 1.25
 
 
@@ -120,21 +116,19 @@ def _report(text: str, fate: TokenFate, place: int, choice: str = "") -> TokenRe
     )
 
 
-class ScriptedDecoder(SpeculativeDecoder):
+class StoryDecoder(SpeculativeDecoder):
     """Plays rounds. `hold_at` is the round before which it waits until `go_on` is set or the answer is cancelled."""
 
-    def __init__(
-        self, rounds: Iterable[Round] = STORY, *, n_ctx: int = 2048, hold_at: int | None = None, pace: float = 0.0
-    ) -> None:
+    def __init__(self, rounds: Iterable[Round] = STORY, *, n_ctx: int = 2048, hold_at: int | None = None) -> None:
         self.rounds = list(rounds)
         self.requests: list[GenerationRequest] = []
         self.failure: Exception | None = None
+        self.fails_in: int | None = None  # the round in whose draft it fails; before the first one where None
         self.go_on = threading.Event()
         self.holding = threading.Event()
         self.hold_at = hold_at
         self.slow_to_stop = threading.Event()  # set it when the engine may notice a cancel
         self.slow_to_stop.set()
-        self._pace = pace
         self._n_ctx = n_ctx
 
     @property
@@ -144,8 +138,7 @@ class ScriptedDecoder(SpeculativeDecoder):
     def generate(self, request: GenerationRequest, cancel: CancelToken) -> Iterator[Event]:
         self.requests.append(request)
         yield PromptEvaluated(len(request.prompt), len(request.prompt), 0, 0.02)
-        if self.failure is not None:
-            raise self.failure
+        self._fail(None)
         text, tokens, ledger = "", [], StatsLedger(n_prompt=len(request.prompt))
         reason = StopReason.END_TOKEN
         for number, played in enumerate(self.rounds):
@@ -158,15 +151,17 @@ class ScriptedDecoder(SpeculativeDecoder):
             drafted, verified = round_events(
                 number, len(tokens), played, len(text) + len(accepted) + len(played.own or "")
             )
-            for event in drafted:
-                yield event
-                self._rest()
+            yield from drafted
+            self._fail(number)
             text += "".join(token.text for token in verified.committed)
             tokens += [token.id for token in verified.committed]
             ledger.add(verified)
             yield verified
-            self._rest()
         yield GenerationFinished(reason, tuple(tokens), text, ledger.stats())
+
+    def _fail(self, in_round: int | None) -> None:
+        if self.failure is not None and self.fails_in == in_round:
+            raise self.failure
 
     def _wait(self, cancel: CancelToken) -> None:
         self.holding.set()
@@ -174,44 +169,15 @@ class ScriptedDecoder(SpeculativeDecoder):
             pass
         self.slow_to_stop.wait(5)
 
-    def _rest(self) -> None:
-        if self._pace:
-            threading.Event().wait(self._pace)
-
-
-@dataclass
-class Vocabulary:
-    """One token a character."""
-
-    control_tokens: Mapping[str, int] = field(default_factory=lambda: CONTROL)
-    add_bos: bool = False
-    bos: int | None = None
-    bos_text: str = ""
-    eos_text: str = "<|im_end|>"
-    chat_template: str | None = CHATML
-
-    def encode(self, text: str) -> list[int]:
-        return [ord(character) for character in text]
-
-
-@dataclass
-class ScriptedPair:
-    decoder: SpeculativeDecoder
-    settings: PairSettings = PAIR
-    vocabulary: Vocabulary = field(default_factory=Vocabulary)
-    notices: tuple[str, ...] = ()
-
-    def close(self) -> None:
-        """Nothing to free."""
-
 
 class ScriptedLoader:
-    """Loads the same decoder for every pair, or fails as told."""
+    """Loads the same decoder for every pair, in the way that works here (`works`), or fails as told."""
 
-    def __init__(self, decoder: ScriptedDecoder) -> None:
+    def __init__(self, decoder: StoryDecoder) -> None:
         self.decoder = decoder
         self.failure: UserError | None = None
         self.notices: tuple[str, ...] = ()
+        self.works: Callable[[PairSettings], PairSettings] = lambda asked: asked
         self.loaded: list[PairSettings] = []
 
     def __call__(self, settings: PairSettings, _cancel: CancelToken) -> Iterator[ModelLoading | LoadedPair]:
@@ -219,10 +185,19 @@ class ScriptedLoader:
         if self.failure is not None:
             raise self.failure
         self.loaded.append(settings)
-        yield ScriptedPair(self.decoder, settings, notices=self.notices)
+        yield Pair(self.decoder, self.works(settings), notices=self.notices)
 
 
-def scripted_service(path: Path, decoder: ScriptedDecoder) -> tuple[ChatService, ScriptedLoader]:
-    """Return a real service that saves at `path` and plays the decoder's script."""
+class FullDisk(HistoryStore):
+    """A store where an answer's row can be made but nothing of the answer can be saved."""
+
+    def update_message(self, *_: object, **__: object) -> None:
+        raise UserError("The disk is full.", "Free some space.")
+
+
+def scripted_service(
+    path: Path, decoder: StoryDecoder, stores: type[HistoryStore] = HistoryStore
+) -> tuple[ChatService, ScriptedLoader]:
+    """Return a real service that saves at `path`, by a store of that kind, and plays the decoder's script."""
     loader = ScriptedLoader(decoder)
-    return ChatService(lambda: HistoryStore.open(path), loader), loader
+    return ChatService(lambda: stores.open(path), loader), loader

@@ -1,118 +1,28 @@
 """The rules of a conversation on the screen: what is typed is never lost, Stop shows at once, disk and screen agree."""
 
 import threading
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
 
-import pytest
-from PySide6.QtCore import QMimeData, Qt
+from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QPlainTextEdit, QPushButton
+from PySide6.QtWidgets import QPlainTextEdit
 from pytestqt.qtbot import QtBot
 
-from draftlight.chat.service import GenerationOptions, PairReady
-from draftlight.engine.cancel import CancelToken
 from draftlight.engine.events import TokenFate
-from draftlight.engine.sampling import SamplingParams
 from draftlight.errors import UserError
 from draftlight.history.records import Role, Status
 from draftlight.history.store import HistoryStore
 from draftlight.ui.chat.composer import Composer
-from draftlight.ui.chat.controller import ChatController, ChatWidgets
-from draftlight.ui.chat.conversation_list import ConversationList
-from draftlight.ui.chat.status_bar import StatusBar
-from draftlight.ui.chat.transcript import TranscriptView
-from draftlight.ui.jobs import JobThread
-from draftlight.ui.theme import Theme
-from gui.scripted import PAIR, STORY, Round, ScriptedDecoder, scripted_service
-
-READY = PairReady(PAIR, 2048, ())
-QUESTION = "What is the capital of France?"
-
-
-@dataclass
-class Screen:
-    """A controller with everything around it."""
-
-    controller: ChatController
-    widgets: ChatWidgets
-    store: HistoryStore
-    decoder: ScriptedDecoder
-    engine: JobThread
-    failures: list[str]
-
-    def type_and_send(self, text: str) -> None:
-        entry = self.widgets.composer.findChild(QPlainTextEdit)
-        assert entry is not None
-        pasted = QMimeData()
-        pasted.setText(text)
-        entry.insertFromMimeData(pasted)
-        QTest.keyClick(entry, Qt.Key.Key_Return)
-
-    @property
-    def shown(self) -> str:
-        return self.widgets.transcript.toPlainText()
-
-    @property
-    def button(self) -> QPushButton:
-        found = self.widgets.composer.findChild(QPushButton)
-        assert found is not None
-        return found
-
-
-@pytest.fixture
-def build(qtbot: QtBot, theme: Theme, tmp_path: Path) -> Iterator[Callable[[ScriptedDecoder], Screen]]:
-    threads: list[JobThread] = []
-    stores: list[HistoryStore] = []
-
-    def make(decoder: ScriptedDecoder) -> Screen:
-        path = tmp_path / "chats.db"
-        service, _ = scripted_service(path, decoder)
-        store = HistoryStore.open(path)
-        stores.append(store)
-        engine, reader = JobThread("engine"), JobThread("chats")
-        threads.extend((engine, reader))
-        widgets = ChatWidgets(TranscriptView(theme), Composer(), ConversationList(store), StatusBar())
-        for widget in (widgets.transcript, widgets.composer, widgets.conversations, widgets.status):
-            qtbot.addWidget(widget)
-            widget.show()
-        controller = ChatController(
-            service,
-            lambda: HistoryStore.open(path),
-            store,
-            (engine, reader),
-            widgets,
-            lambda: GenerationOptions(SamplingParams(temperature=0.7), draft_length=3, seed=7),
-        )
-        failures: list[str] = []
-        controller.failed.connect(lambda error: failures.append(str(error)))
-        screen = Screen(controller, widgets, store, decoder, engine, failures)
-        list(service.load(PAIR, CancelToken()))
-        controller.set_pair(READY)
-        return screen
-
-    yield make
-    for thread in threads:
-        assert thread.shutdown()
-    for store in stores:
-        store.close()
-
-
-@pytest.fixture
-def screen(build: Callable[[ScriptedDecoder], Screen]) -> Screen:
-    return build(ScriptedDecoder())
-
-
-def finish(qtbot: QtBot, screen: Screen) -> None:
-    qtbot.waitUntil(lambda: not screen.controller.busy and not screen.engine.busy, timeout=10_000)
+from gui.opened import QUESTION, READY, Screen
+from gui.scripted import STORY, Round, StoryDecoder
 
 
 def test_a_sent_message_is_answered_saved_and_coloured(qtbot: QtBot, screen: Screen) -> None:
     screen.type_and_send(QUESTION)
     assert screen.widgets.composer.text == ""
     assert QUESTION in screen.shown
-    finish(qtbot, screen)
+    screen.finish(qtbot)
     saved = screen.store.messages(screen.controller.current or 0)
     assert [message.role for message in saved] == [Role.USER, Role.ASSISTANT]
     assert saved[1].status is Status.COMPLETE
@@ -129,7 +39,7 @@ def test_a_sent_message_is_answered_saved_and_coloured(qtbot: QtBot, screen: Scr
 
 def test_opening_a_chat_again_shows_the_same_text_and_fates(qtbot: QtBot, screen: Screen) -> None:
     screen.type_and_send(QUESTION)
-    finish(qtbot, screen)
+    screen.finish(qtbot)
     before, spans = screen.shown, list(screen.widgets.transcript.messages[-1].spans)
     current = screen.controller.current
     assert current is not None
@@ -143,10 +53,8 @@ def test_opening_a_chat_again_shows_the_same_text_and_fates(qtbot: QtBot, screen
     ]
 
 
-def test_stop_shows_at_once_however_long_the_engine_takes(
-    qtbot: QtBot, build: Callable[[ScriptedDecoder], Screen]
-) -> None:
-    screen = build(ScriptedDecoder(hold_at=3))
+def test_stop_shows_at_once_however_long_the_engine_takes(qtbot: QtBot, build: Callable[..., Screen]) -> None:
+    screen = build(StoryDecoder(hold_at=3))
     screen.decoder.slow_to_stop.clear()
     screen.type_and_send(QUESTION)
     qtbot.waitUntil(screen.decoder.holding.is_set)
@@ -157,7 +65,7 @@ def test_stop_shows_at_once_however_long_the_engine_takes(
     assert screen.button.text() == "Send"
     assert not screen.button.isEnabled()
     screen.decoder.slow_to_stop.set()
-    finish(qtbot, screen)
+    screen.finish(qtbot)
     assert screen.shown.count("Stopped by you.") == 1
     saved = screen.store.messages(screen.controller.current or 0)[-1]
     assert saved.status is Status.STOPPED
@@ -165,13 +73,13 @@ def test_stop_shows_at_once_however_long_the_engine_takes(
     assert saved.text == screen.widgets.transcript.messages[-1].trace.text  # type: ignore[union-attr]
 
 
-def test_stop_shows_at_once_while_the_prompt_is_read(qtbot: QtBot, build: Callable[[ScriptedDecoder], Screen]) -> None:
-    screen = build(ScriptedDecoder(hold_at=0))
+def test_stop_shows_at_once_while_the_prompt_is_read(qtbot: QtBot, build: Callable[..., Screen]) -> None:
+    screen = build(StoryDecoder(hold_at=0))
     screen.type_and_send(QUESTION)
     qtbot.waitUntil(lambda: "Reading the prompt" in screen.shown)
     screen.controller.stop()
     assert "Stopped by you." in screen.shown
-    finish(qtbot, screen)
+    screen.finish(qtbot)
     assert "Reading the prompt" not in screen.shown
 
 
@@ -184,10 +92,10 @@ def test_a_message_that_cannot_be_stored_goes_back_to_where_it_was_typed(
     qtbot.waitUntil(lambda: screen.button.text() == "Send" and screen.controller._reading is None)
     blocker._connection.execute("DELETE FROM conversations")
     screen.type_and_send("A long thought")
-    finish(qtbot, screen)
+    screen.finish(qtbot)
     assert screen.widgets.composer.text == "A long thought"
     assert screen.widgets.transcript.messages == []
-    assert any("no longer exists" in failure for failure in screen.failures)
+    assert any("no longer exists" in failure for failure in screen.told)
     blocker.close()
 
 
@@ -202,26 +110,24 @@ def test_what_was_typed_meanwhile_is_kept_behind_a_restored_text(qtbot: QtBot) -
 def test_a_failed_answer_says_why_and_keeps_the_question(qtbot: QtBot, screen: Screen) -> None:
     screen.decoder.failure = UserError("The model broke.", "Load it again.")
     screen.type_and_send(QUESTION)
-    finish(qtbot, screen)
+    screen.finish(qtbot)
     assert QUESTION in screen.shown
     assert "The model broke. Load it again." in screen.shown
     screen.decoder.failure = None
     screen.controller.regenerate()
-    finish(qtbot, screen)
+    screen.finish(qtbot)
     assert "The model broke" not in screen.shown
     assert "Paris" in screen.shown
 
 
-def test_a_question_whose_answer_never_began_can_be_answered_again(
-    qtbot: QtBot, build: Callable[[ScriptedDecoder], Screen]
-) -> None:
-    screen = build(ScriptedDecoder(n_ctx=300))
+def test_a_question_whose_answer_never_began_can_be_answered_again(qtbot: QtBot, build: Callable[..., Screen]) -> None:
+    screen = build(StoryDecoder(n_ctx=300))
     screen.type_and_send("x" * 400)
-    finish(qtbot, screen)
+    screen.finish(qtbot)
     assert "No answer: " in screen.shown
     screen.decoder._n_ctx = 3000
     screen.controller.regenerate()
-    finish(qtbot, screen)
+    screen.finish(qtbot)
     assert "No answer: " not in screen.shown
     assert "Paris" in screen.shown
     assert len(screen.widgets.transcript.messages) == 2
@@ -235,24 +141,24 @@ def test_a_text_that_waits_for_the_models_is_kept_by_escape(qtbot: QtBot, screen
     assert screen.widgets.composer.text == QUESTION
     assert not screen.controller.busy
     QTest.mouseClick(screen.button, Qt.MouseButton.LeftButton)
-    finish(qtbot, screen)
+    screen.finish(qtbot)
     assert "Paris" in screen.shown
 
 
 def test_a_bug_in_the_engine_does_not_take_the_window_with_it(qtbot: QtBot, screen: Screen) -> None:
     screen.decoder.failure = ZeroDivisionError("oops")
     screen.type_and_send(QUESTION)
-    finish(qtbot, screen)
+    screen.finish(qtbot)
     assert "A fault in the program ended this answer." in screen.shown
     assert screen.button.text() == "Send"
 
 
 def test_answering_again_replaces_the_answer_and_keeps_the_old_one_on_disk(qtbot: QtBot, screen: Screen) -> None:
     screen.type_and_send(QUESTION)
-    finish(qtbot, screen)
+    screen.finish(qtbot)
     first = screen.widgets.transcript.messages[-1].message_id
     screen.controller.regenerate()
-    finish(qtbot, screen)
+    screen.finish(qtbot)
     second = screen.widgets.transcript.messages[-1].message_id
     assert len(screen.widgets.transcript.messages) == 2
     assert first is not None
@@ -260,10 +166,8 @@ def test_answering_again_replaces_the_answer_and_keeps_the_old_one_on_disk(qtbot
     assert screen.store.message(first).text
 
 
-def test_another_chat_can_be_read_while_an_answer_comes(
-    qtbot: QtBot, build: Callable[[ScriptedDecoder], Screen]
-) -> None:
-    screen = build(ScriptedDecoder(hold_at=2))
+def test_another_chat_can_be_read_while_an_answer_comes(qtbot: QtBot, build: Callable[..., Screen]) -> None:
+    screen = build(StoryDecoder(hold_at=2))
     screen.type_and_send(QUESTION)
     qtbot.waitUntil(screen.decoder.holding.is_set)
     running = screen.controller.current
@@ -275,27 +179,25 @@ def test_another_chat_can_be_read_while_an_answer_comes(
     qtbot.waitUntil(lambda: "capital of France" in screen.shown)
     assert screen.shown.count(QUESTION) == 1
     screen.decoder.go_on.set()
-    finish(qtbot, screen)
+    screen.finish(qtbot)
     assert screen.shown.count(QUESTION) == 1
     assert "town" in screen.shown
     assert len(screen.widgets.transcript.messages) == 2
 
 
-def test_a_round_without_a_draft_says_why(qtbot: QtBot, build: Callable[[ScriptedDecoder], Screen]) -> None:
+def test_a_round_without_a_draft_says_why(qtbot: QtBot, build: Callable[..., Screen]) -> None:
     why = "the draft length is 0."
-    screen = build(ScriptedDecoder([Round((), 0, " Yes", why), Round((), 0, ".", why)]))
+    screen = build(StoryDecoder([Round((), 0, " Yes", why), Round((), 0, ".", why)]))
     screen.type_and_send("Well?")
-    finish(qtbot, screen)
+    screen.finish(qtbot)
     assert f"Nothing was drafted: {why}" in screen.shown
 
 
-def test_turns_that_do_not_fit_are_told_above_the_answer(
-    qtbot: QtBot, build: Callable[[ScriptedDecoder], Screen]
-) -> None:
-    screen = build(ScriptedDecoder(STORY[:2], n_ctx=600))
+def test_turns_that_do_not_fit_are_told_above_the_answer(qtbot: QtBot, build: Callable[..., Screen]) -> None:
+    screen = build(StoryDecoder(STORY[:2], n_ctx=600))
     for _ in range(4):
         screen.type_and_send("x" * 150)
-        finish(qtbot, screen)
+        screen.finish(qtbot)
     assert "no longer fit" in screen.shown
     assert screen.shown.index("no longer fit") > screen.shown.index("x" * 150)
 
@@ -307,17 +209,17 @@ def test_nothing_is_sent_without_models(qtbot: QtBot, screen: Screen) -> None:
     assert not screen.engine.busy
     screen.controller.set_pair(READY)
     QTest.mouseClick(screen.button, Qt.MouseButton.LeftButton)
-    finish(qtbot, screen)
+    screen.finish(qtbot)
     assert "Paris" in screen.shown
 
 
 def test_odd_characters_and_a_megabyte_can_be_typed(qtbot: QtBot, screen: Screen) -> None:
     screen.type_and_send("a\ud800b\0c 漢字 \U0001f600")
-    finish(qtbot, screen)
+    screen.finish(qtbot)
     assert "Paris" in screen.shown
     screen.controller.new_chat()
     screen.type_and_send("x" * 1_000_000)
-    finish(qtbot, screen)
+    screen.finish(qtbot)
     saved = screen.store.messages(screen.controller.current or 0)
     assert len(saved[0].text) == 1_000_000
     assert "No answer: " in screen.shown
@@ -326,7 +228,7 @@ def test_odd_characters_and_a_megabyte_can_be_typed(qtbot: QtBot, screen: Screen
 
 def test_deleting_can_be_undone(qtbot: QtBot, screen: Screen) -> None:
     screen.type_and_send(QUESTION)
-    finish(qtbot, screen)
+    screen.finish(qtbot)
     screen.widgets.conversations.delete_current()
     assert screen.widgets.conversations.titles == []
     assert screen.shown == ""
@@ -364,14 +266,14 @@ def test_enter_sends_and_shift_enter_breaks_the_line(qtbot: QtBot) -> None:
     assert sent.args == ["one\ntwo"]
 
 
-def test_the_engine_thread_is_free_after_a_stop(qtbot: QtBot, build: Callable[[ScriptedDecoder], Screen]) -> None:
-    screen = build(ScriptedDecoder(hold_at=1))
+def test_the_engine_thread_is_free_after_a_stop(qtbot: QtBot, build: Callable[..., Screen]) -> None:
+    screen = build(StoryDecoder(hold_at=1))
     screen.type_and_send(QUESTION)
     qtbot.waitUntil(screen.decoder.holding.is_set)
     screen.controller.stop()
-    finish(qtbot, screen)
+    screen.finish(qtbot)
     assert threading.active_count() < 10
     screen.decoder.hold_at = None
     screen.type_and_send("And again?")
-    finish(qtbot, screen)
+    screen.finish(qtbot)
     assert screen.shown.count("town") == 1

@@ -1,97 +1,19 @@
 """The window's rules: it opens without models, loads them after, remembers choices, and closes at any time."""
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QAction
-from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QMessageBox, QPlainTextEdit, QWidget
+from PySide6.QtWidgets import QMessageBox, QWidget
 from pytestqt.qtbot import QtBot
 
 from draftlight.errors import UserError
 from draftlight.history.records import Status
-from draftlight.history.store import HistoryStore
-from draftlight.settings import ColorScheme, Highlight, PairSettings, Settings
+from draftlight.settings import ColorScheme, Highlight, Settings
 from draftlight.ui.main_window import MainWindow, WindowParts
-from draftlight.ui.theme import Theme
-from gui.scripted import PAIR, ScriptedDecoder, ScriptedLoader, scripted_service
-
-
-@dataclass
-class Opened:
-    window: MainWindow
-    store: HistoryStore
-    decoder: ScriptedDecoder
-    loader: ScriptedLoader
-    saved: list[Settings]
-
-    @property
-    def entry(self) -> QPlainTextEdit:
-        found = self.window.composer.findChild(QPlainTextEdit)
-        assert found is not None
-        return found
-
-    def send(self, text: str) -> None:
-        self.entry.setPlainText(text)
-        QTest.keyClick(self.entry, Qt.Key.Key_Return)
-
-    def act(self, text: str) -> None:
-        """Trigger a menu entry."""
-        found = [action for action in self.window.findChildren(QAction) if action.text() == text]
-        assert len(found) == 1, text
-        found[0].trigger()
-
-
-@pytest.fixture
-def opening(qtbot: QtBot, theme: Theme, tmp_path: Path) -> Iterator[Callable[..., Opened]]:
-    opened: list[Opened] = []
-
-    def open_window(
-        decoder: ScriptedDecoder | None = None, pair: PairSettings | None = PAIR, **changes: object
-    ) -> Opened:
-        path = tmp_path / "chats.db"
-        player = decoder or ScriptedDecoder()
-        service, loader = scripted_service(path, player)
-        store = HistoryStore.open(path)
-        saved: list[Settings] = []
-        parts = WindowParts(
-            service,
-            lambda: HistoryStore.open(path),
-            store,
-            Settings().changed(color_scheme=ColorScheme.LIGHT, **changes),
-            saved.append,
-            lambda: (),
-            pair,
-            tmp_path / "window.ini",
-        )
-        window = MainWindow(parts, theme)
-        qtbot.addWidget(window)
-        opened.append(Opened(window, store, player, loader, saved))
-        window.show()
-        return opened[-1]
-
-    yield open_window
-    for one in opened:
-        assert one.window.shutdown()
-        one.store.close()
-
-
-@pytest.fixture
-def ready(qtbot: QtBot, opening: Callable[..., Opened]) -> Callable[..., Opened]:
-    def make(*arguments: object, **changes: object) -> Opened:
-        opened = opening(*arguments, **changes)
-        with qtbot.waitSignal(opened.window.loader.ended):
-            opened.window.start(None)
-        return opened
-
-    return make
-
-
-def finish(qtbot: QtBot, opened: Opened) -> None:
-    qtbot.waitUntil(lambda: not opened.window.controller.busy, timeout=10_000)
+from gui.opened import Opened
+from gui.scripted import PAIR, StoryDecoder
 
 
 def test_a_message_goes_all_the_way_from_the_keyboard_to_the_disk(qtbot: QtBot, ready: Callable[..., Opened]) -> None:
@@ -99,7 +21,7 @@ def test_a_message_goes_all_the_way_from_the_keyboard_to_the_disk(qtbot: QtBot, 
     assert opened.window.welcome.isVisible()
     opened.send("What is the capital of France?")
     assert opened.window.transcript.isVisible()
-    finish(qtbot, opened)
+    opened.finish(qtbot)
     assert "Paris" in opened.window.transcript.toPlainText()
     assert opened.decoder.requests[0].draft_length == 3
     assert opened.decoder.requests[0].sampling.temperature == pytest.approx(0.8)
@@ -114,14 +36,14 @@ def test_a_message_entered_while_the_models_load_goes_out_when_they_are_ready(
     assert opened.window.composer.text == "Hello?"
     qtbot.waitUntil(lambda: bool(opened.window.transcript.messages))
     assert opened.window.composer.text == ""
-    finish(qtbot, opened)
+    opened.finish(qtbot)
     assert "Paris" in opened.window.transcript.toPlainText()
 
 
 def test_closing_while_an_answer_comes_ends_everything_and_keeps_the_answer(
     qtbot: QtBot, ready: Callable[..., Opened]
 ) -> None:
-    opened = ready(ScriptedDecoder(hold_at=2))
+    opened = ready(StoryDecoder(hold_at=2))
     opened.send("Go on")
     qtbot.waitUntil(opened.decoder.holding.is_set)
     opened.window.close()
@@ -133,12 +55,12 @@ def test_closing_while_an_answer_comes_ends_everything_and_keeps_the_answer(
 
 
 def test_escape_stops(qtbot: QtBot, ready: Callable[..., Opened]) -> None:
-    opened = ready(ScriptedDecoder(hold_at=2))
+    opened = ready(StoryDecoder(hold_at=2))
     opened.send("Go on")
     qtbot.waitUntil(opened.decoder.holding.is_set)
     opened.act("Stop")
     assert "Stopped by you." in opened.window.transcript.toPlainText()
-    finish(qtbot, opened)
+    opened.finish(qtbot)
 
 
 def test_without_any_model_the_window_says_what_to_do_and_old_chats_open(
@@ -146,7 +68,7 @@ def test_without_any_model_the_window_says_what_to_do_and_old_chats_open(
 ) -> None:
     first = ready()
     first.send("What is the capital of France?")
-    finish(qtbot, first)
+    first.finish(qtbot)
     first.window.close()
     assert first.window.shutdown()
     opened = opening(pair=None)
@@ -185,7 +107,7 @@ def test_the_last_chat_and_the_choices_are_there_again(
 ) -> None:
     first = ready()
     first.send("What is the capital of France?")
-    finish(qtbot, first)
+    first.finish(qtbot)
     first.act("Next highlight mode")
     first.act("Dark")
     first.window.close()
