@@ -26,7 +26,7 @@ def trusting(settings: PairSettings, cancel: CancelToken) -> Preflight:
     """A check that starts no child: what works is what was asked for."""
     del cancel
     draft = None if settings.draft is None else MEASURED
-    return Preflight(settings, (), ProbeReport(MEASURED, draft, 1, "", ""))
+    return Preflight(settings, (), ProbeReport(MEASURED, draft, 1, "", "", 0.0))
 
 
 @pytest.fixture

@@ -1,5 +1,8 @@
 """Preflight: the child crashes, hangs or refuses; the person gets a sentence and, if there is one, a way on."""
 
+import errno
+import json
+import logging
 import os
 import sys
 import threading
@@ -14,7 +17,8 @@ from draftlight.engine.cancel import CancelToken
 from draftlight.llama import preflight, probe
 from draftlight.llama.backend import LoadCancelled, ModelNotLoaded
 from draftlight.llama.preflight import Preflight
-from draftlight.llama.probe import ModelProbe
+from draftlight.llama.probe import ModelProbe, ProcessorTimes
+from draftlight.llama.trial import ProbeBroken
 from draftlight.settings import KvType, PairSettings
 from twins import Twins
 
@@ -33,6 +37,12 @@ from draftlight.llama import probe
 if "f16" not in sys.argv:
     print(json.dumps({"error": {"sentence": "No cache.", "remedy": "", "about_cache": True}}))
     sys.exit(2)
+sys.exit(probe.main())
+"""
+CHILD = """
+import json, os, signal, sys
+from draftlight.llama import probe
+{body}
 sys.exit(probe.main())
 """
 HANG = """
@@ -89,10 +99,10 @@ def test_what_was_measured_holds_for_one_state_of_the_files_and_settings(
     alone.target.write_bytes(settings.target.read_bytes())
     preflight.run(alone, CancelToken())
     forbidden = command(tmp_path, FORBIDDEN)
-    with pytest.raises(ModelNotLoaded):
+    with pytest.raises(ProbeBroken):
         preflight.run(replace(alone, n_ctx=256), CancelToken(), command=forbidden)
     os.utime(alone.target, ns=(1, 1))
-    with pytest.raises(ModelNotLoaded):
+    with pytest.raises(ProbeBroken):
         preflight.run(alone, CancelToken(), command=forbidden)
 
 
@@ -140,12 +150,126 @@ def test_a_crash_on_the_gpu_ends_on_the_processor(settings: PairSettings, tmp_pa
 
 
 @pytest.mark.skipif(os.name != "posix", reason="needs POSIX signals")
-def test_where_every_fallback_crashes_the_sentence_says_so(settings: PairSettings, tmp_path: Path) -> None:
-    child = command(tmp_path, CRASH_UNLESS.format(unless="nothing helps", signal="SIGKILL"))
-    with pytest.raises(ModelNotLoaded, match="ended by the system, probably for want of memory") as caught:
+def test_a_draft_model_that_crashes_leaves_the_target_running_without_drafts(
+    settings: PairSettings, tmp_path: Path
+) -> None:
+    crash = "if '--draft' in sys.argv:\n    probe._leave_no_core_file(); os.kill(os.getpid(), signal.SIGSEGV)"
+    checked = preflight.run(settings, CancelToken(), command=command(tmp_path, CHILD.format(body=crash)))
+    assert checked.settings == replace(settings, draft=None)  # the target keeps its repacked weights
+    assert checked.report.draft is None
+    (notice,) = checked.notices
+    assert settings.draft is not None
+    assert notice.startswith(f"{settings.draft.name} cannot draft here: llama.cpp crashed with SIGSEGV while ")
+    assert "The answer comes without drafting; n-gram drafts" in notice
+    assert "instead" not in notice
+    assert preflight.run(settings, CancelToken(), command=command(tmp_path, FORBIDDEN)) == checked
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs POSIX signals")
+def test_where_nothing_works_no_fallback_is_said_to_be_used(settings: PairSettings, tmp_path: Path) -> None:
+    child = command(tmp_path, CRASH_UNLESS.format(unless="nothing helps", signal="SIGABRT"))
+    with pytest.raises(ModelNotLoaded) as caught:
         preflight.run(settings, CancelToken(), command=child)
+    assert caught.value.sentence == (
+        "llama.cpp crashed with SIGABRT while decoding 4 tokens with twin.gguf. "
+        "Trying it without repacked weights, which is slower, and without the draft model did not help."
+    )
     assert caught.value.remedy
     assert not (paths.cache_dir() / "preflight").exists()
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs POSIX signals")
+@pytest.mark.parametrize(
+    ("signal", "sentence"),
+    [("SIGKILL", "probably because memory ran out"), ("SIGTERM", "ended from outside with SIGTERM")],
+)
+def test_a_child_that_is_ended_from_outside_is_no_crash_and_nothing_is_kept(
+    settings: PairSettings, tmp_path: Path, signal: str, sentence: str
+) -> None:
+    child = command(tmp_path, CRASH_UNLESS.format(unless="--no-extra-buffers", signal=signal))
+    with pytest.raises(ModelNotLoaded, match=sentence) as caught:
+        preflight.run(replace(settings, n_gpu_layers=9), CancelToken(), command=child)
+    assert "crashed" not in caught.value.sentence
+    assert not (paths.cache_dir() / "preflight").exists()
+
+
+def test_a_full_disk_in_the_child_is_a_sentence_with_the_cause(settings: PairSettings, tmp_path: Path) -> None:
+    full = f"def fail(settings): raise OSError({errno.ENOSPC}, os.strerror({errno.ENOSPC}))\nprobe.probe = fail"
+    with pytest.raises(ModelNotLoaded, match="could not be tried out: No space left on device"):
+        preflight.run(settings, CancelToken(), command=command(tmp_path, CHILD.format(body=full)))
+
+
+def test_an_exception_in_the_child_is_a_bug_with_its_traceback_in_the_log(
+    settings: PairSettings, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    child = command(tmp_path, CHILD.format(body="def fail(settings): return 1 / 0\nprobe.probe = fail"))
+    with caplog.at_level(logging.ERROR), pytest.raises(ProbeBroken) as caught:
+        preflight.run(settings, CancelToken(), command=child)
+    assert "ZeroDivisionError" in caplog.text
+    assert "ZeroDivisionError" in caught.value.__notes__[0]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs POSIX signals")
+def test_a_line_that_the_crash_cut_short_does_not_count(settings: PairSettings, tmp_path: Path) -> None:
+    body = (
+        "if '--no-extra-buffers' not in sys.argv:\n"
+        """    print('{"stage": "loading twin.gguf"}\\n{"stage": "deco', end='', flush=True)\n"""
+        "    probe._leave_no_core_file(); os.kill(os.getpid(), signal.SIGILL)"
+    )
+    checked = preflight.run(settings, CancelToken(), command=command(tmp_path, CHILD.format(body=body)))
+    assert checked.notices[0].startswith("llama.cpp crashed with SIGILL while loading twin.gguf.")
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs process groups")
+def test_the_terminal_s_ctrl_c_does_not_reach_the_child(settings: PairSettings, tmp_path: Path) -> None:
+    says_group = """print(json.dumps({"error": {"sentence": str(os.getpgrp()), "remedy": "", "about_cache": False}}))"""
+    with pytest.raises(ModelNotLoaded) as caught:
+        preflight.run(settings, CancelToken(), command=command(tmp_path, f"import json, os\n{says_group}"))
+    assert int(caught.value.sentence) != os.getpgrp()
+
+
+def kept_from(settings: PairSettings, *, others_busy: float, age: float) -> float:
+    """Make as if the kept timings came from that time; return the prefill time, which is set to an impossible one."""
+    (kept,) = (paths.cache_dir() / "preflight").iterdir()
+    values = json.loads(kept.read_text("utf-8"))
+    values["report"]["others_busy"] = others_busy
+    values["report"]["target"]["prefill_seconds"] = 1234.5
+    values["notices"] = ["Kept."]
+    kept.write_text(json.dumps(values), encoding="utf-8")
+    then = time.time() - age
+    os.utime(kept, (then, then))
+    return preflight.run(settings, CancelToken()).report.target.prefill_seconds
+
+
+@pytest.mark.parametrize(
+    ("others_busy", "hours", "again"), [(0.9, 25, True), (0.9, 23, False), (0.1, 25, False), (0.1, 9999, False)]
+)
+def test_timings_from_a_busy_time_are_taken_again_after_a_day(
+    settings: PairSettings, others_busy: float, hours: float, *, again: bool
+) -> None:
+    preflight.run(settings, CancelToken())
+    assert (kept_from(settings, others_busy=others_busy, age=hours * 3600) < 1.0) is again
+    checked = preflight.run(settings, CancelToken())
+    assert checked.notices == ("Kept.",)  # what runs, and what is said about it, stays
+
+
+def test_a_pair_that_fails_when_measured_again_is_tried_from_the_start(settings: PairSettings, tmp_path: Path) -> None:
+    preflight.run(settings, CancelToken())
+    kept_from(settings, others_busy=0.9, age=0)
+    (kept,) = (paths.cache_dir() / "preflight").iterdir()
+    os.utime(kept, (1, 1))
+    child = command(tmp_path, CRASH_UNLESS.format(unless="--no-extra-buffers", signal="SIGSEGV"))
+    checked = preflight.run(settings, CancelToken(), command=child)
+    assert not checked.settings.use_extra_buffers
+    assert "SIGSEGV" in checked.notices[0]
+
+
+def test_the_others_share_leaves_out_this_process_and_idle_time() -> None:
+    before = ProcessorTimes(passed=100.0, busy=50.0, own=10.0)
+    assert ProcessorTimes(104.0, 53.0, 11.0).others_busy_since(before) == 0.5
+    assert ProcessorTimes(104.0, 51.0, 12.0).others_busy_since(before) == 0.0  # the counters' steps differ
+    assert before.others_busy_since(before) == 0.0
+    assert ProcessorTimes.now().busy <= ProcessorTimes.now().passed
 
 
 def test_a_refused_8_bit_cache_becomes_a_16_bit_one(settings: PairSettings, tmp_path: Path) -> None:

@@ -7,37 +7,33 @@ import hashlib
 import json
 import logging
 import os
-import signal
-import subprocess
-import sys
-import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO
 
 from pydantic import TypeAdapter, ValidationError
 
 from draftlight import paths
 from draftlight.engine.cancel import CancelToken
 from draftlight.errors import UserError
-from draftlight.llama.backend import MAX_BATCH, LoadCancelled, ModelNotLoaded
+from draftlight.llama.backend import MAX_BATCH, ModelNotLoaded
 from draftlight.llama.library import build_identity, default_threads
-from draftlight.llama.probe import ModelProbe, ProbeFailure, ProbeReport, arguments_for
+from draftlight.llama.probe import ModelProbe, ProbeReport, arguments_for
+from draftlight.llama.trial import PROBE_COMMAND, Failure, FailureKind, attempt
 from draftlight.settings import KvType, PairSettings
 
 _log = logging.getLogger("draftlight.llama.preflight")
 
-PROBE_COMMAND = (sys.executable, "-P", "-m", "draftlight.llama.probe")
-_FORMAT = 3  # raise it when what is measured or kept changes
+_FORMAT = 4  # raise it when what is measured or kept changes
 _BASE_LIMIT_SECONDS = 120.0
 _SLOWEST_DISK = 50e6  # bytes a second that loading is granted on top of that
-_POLL_SECONDS = 0.05
 _HEADER_BYTES = 65536
 _CHUNK_SECONDS = 0.25  # half of what may pass until a stop has freed the engine
 _CHUNK_CONTEXT = 4096  # tokens of context at which that holds
 _SMALLEST_CHUNK = 16
+_BUSY = 0.3  # share of the processors in other hands from which on timings are not trusted for long
+_BUSY_KEPT_SECONDS = 86_400.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,19 +45,7 @@ class Preflight:
     report: ProbeReport
 
 
-@dataclass(frozen=True, slots=True)
-class _Failure:
-    """Why one attempt did not work, and what kind of failure it was."""
-
-    sentence: str
-    remedy: str = ""
-    crashed: bool = False
-    about_cache: bool = False
-
-
 _KEPT = TypeAdapter(Preflight)
-_REPORT = TypeAdapter(ProbeReport)
-_REFUSAL = TypeAdapter(ProbeFailure)
 
 
 def run(
@@ -73,29 +57,74 @@ def run(
 ) -> Preflight:
     """Return what is known of these settings, or find it out in child processes (`command` plus probe's arguments).
 
-    Raises UserError where nothing works or the time limit has passed (by default 120 s and what a slow disk needs),
-    LoadCancelled within about 50 ms of a cancel.
+    What runs, and how, is kept for good. Timings that were taken while other programs were busy are taken again, at
+    most once a day. Raises UserError where nothing works or the time limit has passed (by default 120 s and what a slow
+    disk needs), LoadCancelled within about 50 ms of a cancel, ProbeBroken for a bug of the child's.
     """
     place = _place(settings)
-    known = _recall(place, settings)
-    if known is not None:
-        return known
     if limit_seconds is None:
         limit_seconds = _BASE_LIMIT_SECONDS + sum(path.stat().st_size for path in _files(settings)) / _SLOWEST_DISK
-    tried = settings
-    notices: list[str] = []
-    while True:
-        found = _attempt(tried, cancel, command, limit_seconds)
-        if isinstance(found, ProbeReport):
-            checked = Preflight(tried, tuple(notices), found)
-            _keep(place, checked)
-            return checked
-        fallback = _fallback(tried, found)
-        if fallback is None:
-            raise ModelNotLoaded(" ".join([*notices, found.sentence]), found.remedy)
-        tried, change = fallback
-        notices.append(f"{found.sentence} It is used {change} instead.")
-        _log.warning("%s", notices[-1])
+    known = _recall(place, settings)
+    if known is not None:
+        if not known.is_due_again:
+            return known.checked
+        again = attempt(known.checked.settings, cancel, command, limit_seconds)
+        if isinstance(again, ProbeReport):
+            return _keep(place, replace(known.checked, report=again))
+    return _keep(place, _Trials(cancel, command, limit_seconds).first_that_works(settings))
+
+
+@dataclass(frozen=True, slots=True)
+class _Trials:
+    """Tries settings out one after another, each in a child process."""
+
+    cancel: CancelToken
+    command: Sequence[str]
+    limit_seconds: float
+
+    def first_that_works(self, settings: PairSettings) -> Preflight:
+        """Return the first of these settings and their fallbacks that works. Raises ModelNotLoaded where none does.
+
+        Where the pair crashes in every way, the target is tried alone, again from the settings that were asked for.
+        """
+        found = self._with_fallbacks(settings)
+        if isinstance(found, Preflight):
+            return found
+        if found.failure.kind is FailureKind.CRASHED and settings.draft is not None:
+            alone = self._with_fallbacks(replace(settings, draft=None))
+            if isinstance(alone, Preflight):
+                without_draft = (
+                    f"{settings.draft.name} cannot draft here: {found.failure.sentence} "
+                    "The answer comes without drafting; n-gram drafts, which need no draft model, can be chosen."
+                )
+                _log.warning("%s", without_draft)
+                return replace(alone, notices=(without_draft, *alone.notices))
+            found = _NothingWorks(alone.failure, (*found.tried, "without the draft model"))
+        in_vain = f" Trying it {' and '.join(found.tried)} did not help." if found.tried else ""
+        raise ModelNotLoaded(f"{found.failure.sentence}{in_vain}", found.failure.remedy)
+
+    def _with_fallbacks(self, settings: PairSettings) -> "Preflight | _NothingWorks":
+        notices: list[str] = []
+        tried: list[str] = []
+        while True:
+            found = attempt(settings, self.cancel, self.command, self.limit_seconds)
+            if isinstance(found, ProbeReport):
+                return Preflight(settings, tuple(notices), found)
+            fallback = _fallback(settings, found)
+            if fallback is None:
+                return _NothingWorks(found, tuple(tried))
+            settings, change = fallback
+            tried.append(change)
+            notices.append(f"{found.sentence} It is used {change} instead.")
+            _log.warning("%s It is tried %s.", found.sentence, change)
+
+
+@dataclass(frozen=True, slots=True)
+class _NothingWorks:
+    """The failure that ended the search, and the changes that were tried, as they read after "Trying it"."""
+
+    failure: Failure
+    tried: tuple[str, ...]
 
 
 def prefill_chunk(probe: ModelProbe) -> int:
@@ -108,78 +137,16 @@ def prefill_chunk(probe: ModelProbe) -> int:
     return chunk
 
 
-def _fallback(settings: PairSettings, failure: _Failure) -> tuple[PairSettings, str] | None:
-    """Return what to try after a failure, and how to say so; None where nothing is left."""
-    if failure.about_cache and settings.kv_type is not KvType.F16:
+def _fallback(settings: PairSettings, failure: Failure) -> tuple[PairSettings, str] | None:
+    """Return what to try after a failure, and how to say so; None where nothing is left or it would not help."""
+    crashed = failure.kind is FailureKind.CRASHED
+    if failure.kind is FailureKind.CACHE_REFUSED and settings.kv_type is not KvType.F16:
         return replace(settings, kv_type=KvType.F16), "with a 16-bit cache"
-    if failure.crashed and settings.use_extra_buffers:
+    if crashed and settings.use_extra_buffers:
         return replace(settings, use_extra_buffers=False), "without repacked weights, which is slower,"
-    if settings.n_gpu_layers != 0:
+    if settings.n_gpu_layers != 0 and failure.kind is not FailureKind.ENDED:
         return replace(settings, n_gpu_layers=0), "on the processor alone"
     return None
-
-
-def _attempt(
-    settings: PairSettings, cancel: CancelToken, command: Sequence[str], limit_seconds: float
-) -> ProbeReport | _Failure:
-    """Run the child once. Its output goes to files: a pipe that nobody empties could stop it."""
-    with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
-        child = subprocess.Popen(  # noqa: S603 - our own command; the paths are arguments, not shell text
-            [*command, *arguments_for(settings)], stdin=subprocess.DEVNULL, stdout=output, stderr=errors
-        )
-        try:
-            finished = _wait(child, cancel, limit_seconds)
-        finally:
-            if child.poll() is None:
-                child.kill()
-                child.wait()
-        lines = _read(output)
-        for line in _read(errors):
-            _log.debug("probe: %s", line)
-    last = json.loads(lines[-1]) if lines else {}
-    if not finished:
-        return _Failure(
-            f"{settings.target.name} was still {last.get('stage', 'starting')} after {limit_seconds:.0f} seconds.",
-            "Close other programs and try again, or choose a smaller model.",
-        )
-    if "report" in last:
-        return _REPORT.validate_python(last["report"])
-    if "error" in last:
-        refusal = _REFUSAL.validate_python(last["error"])
-        return _Failure(refusal.sentence, refusal.remedy, about_cache=refusal.about_cache)
-    return _Failure(
-        f"llama.cpp {_ending(child.returncode)} while {last.get('stage', 'starting')}.",
-        "Choose another file; this one may be damaged or need a newer llama.cpp.",
-        crashed=True,
-    )
-
-
-def _wait(child: subprocess.Popen[bytes], cancel: CancelToken, limit_seconds: float) -> bool:
-    """Wait until the child has ended; False when the limit has passed. Raises LoadCancelled."""
-    deadline = time.monotonic() + limit_seconds
-    while time.monotonic() < deadline:
-        if cancel.cancelled:
-            raise LoadCancelled
-        try:
-            child.wait(_POLL_SECONDS)
-        except subprocess.TimeoutExpired:
-            continue
-        return True
-    return False
-
-
-def _read(file: IO[bytes]) -> list[str]:
-    file.seek(0)
-    return file.read().decode("utf-8", "replace").splitlines()
-
-
-def _ending(code: int) -> str:
-    """Say how a process ended that did not end by itself."""
-    if code == -getattr(signal, "SIGKILL", 9):
-        return "was ended by the system, probably for want of memory,"
-    if code < 0:
-        return f"crashed with {signal.Signals(-code).name}"
-    return f"ended with code {code}"
 
 
 def _files(settings: PairSettings) -> list[Path]:
@@ -214,24 +181,42 @@ def _state(path: Path) -> tuple[int, int, str]:
     return status.st_size, status.st_mtime_ns, hashlib.sha256(header).hexdigest()
 
 
-def _recall(place: Path, settings: PairSettings) -> Preflight | None:
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """An answer from an earlier time, and how long ago that was, in seconds."""
+
+    checked: Preflight
+    age: float
+
+    @property
+    def is_due_again(self) -> bool:
+        """Whether the timings are from a busy time and old enough to be taken again."""
+        return self.checked.report.others_busy > _BUSY and self.age > _BUSY_KEPT_SECONDS
+
+
+def _recall(place: Path, settings: PairSettings) -> _Kept | None:
     """Return what was kept; None where nothing was, or where it cannot be read: then it is measured again."""
     try:
         kept = _KEPT.validate_json(place.read_bytes())
+        age = time.time() - place.stat().st_mtime
     except FileNotFoundError:
         return None
     except (OSError, ValidationError) as error:
         _log.warning("measured again, because %s cannot be read: %s", place, error)
         return None
-    return replace(kept, settings=replace(kept.settings, ngram=settings.ngram))
+    return _Kept(replace(kept, settings=replace(kept.settings, ngram=settings.ngram)), age)
 
 
-def _keep(place: Path, checked: Preflight) -> None:
-    """Write the answer beside its place, then move it there, so that no half is ever read."""
+def _keep(place: Path, checked: Preflight) -> Preflight:
+    """Write the answer beside its place, then move it there, so that no half is ever read. Return it."""
+    part = place.with_name(f"{place.name}.{os.getpid()}.part")
     try:
         paths.make_folder(place.parent)
-        with tempfile.NamedTemporaryFile(dir=place.parent, suffix=".part", delete=False) as part:
-            part.write(_KEPT.dump_json(checked, indent=1))
-        Path(part.name).replace(place)
+        try:
+            part.write_bytes(_KEPT.dump_json(checked, indent=1))
+            part.replace(place)
+        finally:
+            part.unlink(missing_ok=True)
     except (OSError, UserError) as error:
         _log.warning("not kept, so it will be measured again next time: %s", error)
+    return checked

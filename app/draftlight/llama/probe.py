@@ -13,6 +13,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Self
 
 import psutil
 
@@ -34,8 +35,8 @@ _TEXT = "A draft model proposes a few tokens, and the target model verifies them
 class ModelProbe:
     """What was measured of one model.
 
-    Width times are medians at a context of about 200 tokens. Prefill is taken at its fastest: other programs only ever
-    slow it down, and the answer is kept. A prompt token costs `prefill_seconds` plus `prefill_seconds_per_context` for
+    Width times are medians at a context of about 200 tokens. Prefill is taken at its fastest, because other programs
+    only ever slow it down. A prompt token costs `prefill_seconds` plus `prefill_seconds_per_context` for
     each token before it: attention, which on small models soon costs more than the weights.
     """
 
@@ -52,13 +53,39 @@ class ModelProbe:
 
 @dataclass(frozen=True, slots=True)
 class ProbeReport:
-    """What was measured of a pair, and by what."""
+    """What was measured of a pair, by what, and under what load.
+
+    `others_busy` is the share of all processors, 0 to 1, that other programs used meanwhile.
+    """
 
     target: ModelProbe
     draft: ModelProbe | None
     n_threads: int
     library: str
     system: str
+    others_busy: float
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessorTimes:
+    """Seconds since some start, summed over all processors: passed, not idle, and used by this process."""
+
+    passed: float
+    busy: float
+    own: float
+
+    @classmethod
+    def now(cls) -> Self:
+        """Read the system's counters."""
+        whole, own = psutil.cpu_times()._asdict(), psutil.Process().cpu_times()
+        passed = sum(seconds for name, seconds in whole.items() if not name.startswith("guest"))  # within user and nice
+        return cls(passed, passed - whole["idle"] - whole.get("iowait", 0.0), own.user + own.system)
+
+    def others_busy_since(self, before: "ProcessorTimes") -> float:
+        """Return the share of the processors' time since `before` that other programs used, 0 to 1."""
+        passed = self.passed - before.passed
+        others = (self.busy - before.busy) - (self.own - before.own)
+        return min(1.0, max(0.0, others / passed)) if passed > 0 else 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +133,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         about_cache = isinstance(error, ModelNotLoaded) and error.about_cache
         _print({"error": asdict(ProbeFailure(error.sentence, error.remedy, about_cache))})
         return 2
+    except (OSError, MemoryError) as error:  # the machine's trouble, not a bug of ours
+        reason = getattr(error, "strerror", None) or str(error) or "there is not enough memory"
+        sentence = f"{settings.target.name} could not be tried out: {reason}."
+        _print({"error": asdict(ProbeFailure(sentence, "Mend that, then try again.", about_cache=False))})
+        return 2
     _print({"report": asdict(report)})
     return 0
 
@@ -120,13 +152,16 @@ def probe(settings: PairSettings) -> ProbeReport:
         before, started = psutil.Process().memory_info().rss, time.perf_counter()
         model = LlamaModel(path, options)
         loaded.append((model, time.perf_counter() - started, before))
+    times = ProcessorTimes.now()
     probes = [_measure(model, load_seconds, before) for model, load_seconds, before in loaded]
+    others_busy = ProcessorTimes.now().others_busy_since(times)
     report = ProbeReport(
         target=probes[0],
         draft=probes[1] if settings.draft is not None else None,
         n_threads=loaded[0][0].n_threads,
         library=library_version(),
         system=system_info(),
+        others_busy=others_busy,
     )
     for model, _, _ in loaded:
         model.close()
