@@ -167,6 +167,7 @@ class LlamaModel:
         params.type_k = params.type_v = lib.GGML_TYPE_Q8_0 if options.kv_type is KvType.Q8_0 else lib.GGML_TYPE_F16
         params.swa_full = True
         params.no_perf = True
+        native_log.forget_errors()  # of the load, which went well
         context: object | None = lib.llama_init_from_model(self._model, params)
         if not context:
             reason = native_log.first_error()
@@ -220,6 +221,7 @@ class LlamaModel:
         self._wanted[: count - rows] = 0
         self._wanted[count - rows : count] = 1
         self._batch.n_tokens = count
+        native_log.forget_errors()
         started = time.perf_counter()
         status = self._lib.llama_decode(self._context, self._batch)
         if status != 0:
