@@ -11,7 +11,6 @@ from draftlight import __version__
 from draftlight.errors import UserError
 
 MAX_DRAFT_LENGTH = 16  # settings.MAX_DRAFT_LENGTH, which takes a tenth of a second to import
-COMMANDS = ("chat", "generate", "probe", "models")
 _Number = TypeVar("_Number", int, float)
 
 

@@ -99,16 +99,6 @@ class HistoryStore:
             "UPDATE conversations SET title = ? WHERE id = ?", " ".join(storable(title).split()), conversation_id
         )
 
-    def set_system_prompt(self, conversation_id: int, system_prompt: str) -> None:
-        """Change what the model is told before the first message."""
-        self._change(
-            "UPDATE conversations SET system_prompt = ? WHERE id = ?", storable(system_prompt), conversation_id
-        )
-
-    def pin(self, conversation_id: int, *, pinned: bool = True) -> None:
-        """Keep at the top of the list, or no longer."""
-        self._change("UPDATE conversations SET pinned = ? WHERE id = ?", pinned, conversation_id)
-
     def delete(self, conversation_id: int) -> None:
         """Take from the list; restore() undoes it until purge()."""
         self._change("UPDATE conversations SET deleted_at = ? WHERE id = ?", self._now(), conversation_id)
@@ -207,11 +197,6 @@ class HistoryStore:
                 """,
                 (now, message_id),
             )
-            self._append(message_id, rounds)
-
-    def append_rounds(self, message_id: int, rounds: Sequence[str]) -> None:
-        """Append trace lines to an answer, in order."""
-        with self._write():
             self._append(message_id, rounds)
 
     def rounds(self, message_id: int) -> tuple[str, ...]:

@@ -80,11 +80,6 @@ class GgufHeader:
         value = self.metadata.get(key)
         return value if isinstance(value, int) and not isinstance(value, bool) else None
 
-    def get_float(self, key: str) -> float | None:
-        """Return a number; None where it is absent or something else."""
-        value = self.metadata.get(key)
-        return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
-
     def get_bool(self, key: str) -> bool | None:
         """Return a yes or no; None where it is absent or something else."""
         value = self.metadata.get(key)
@@ -121,26 +116,6 @@ class GgufHeader:
     def n_vocab(self) -> int:
         """Width of a row of logits: the entries of the vocabulary, else what the file says; 0 where unknown."""
         return self.n_tokens or self.get_int(f"{self.architecture}.vocab_size") or 0
-
-    @property
-    def block_count(self) -> int:
-        """Layers; 0 where unknown."""
-        return self.get_int(f"{self.architecture}.block_count") or 0
-
-    @property
-    def embedding_length(self) -> int:
-        """Width of the inner states; 0 where unknown."""
-        return self.get_int(f"{self.architecture}.embedding_length") or 0
-
-    @property
-    def head_counts(self) -> tuple[int, ...]:
-        """Attention heads: one number for all layers, or one per layer."""
-        return self.get_ints(f"{self.architecture}.attention.head_count")
-
-    @property
-    def head_counts_kv(self) -> tuple[int, ...]:
-        """Heads of keys and values: one number for all layers, or one per layer; where absent, as many as heads."""
-        return self.get_ints(f"{self.architecture}.attention.head_count_kv") or self.head_counts
 
     @property
     def tokenizer_model(self) -> str:
@@ -181,11 +156,6 @@ class GgufHeader:
     def split_count(self) -> int:
         """Shards the model is split into; 1 for a whole file."""
         return self.get_int("split.count") or 1
-
-    @property
-    def split_no(self) -> int:
-        """Which shard this is, from 0."""
-        return self.get_int("split.no") or 0
 
     @property
     def kind(self) -> ModelKind:

@@ -1,4 +1,4 @@
-"""llama.cpp's shared library: imported once, on first use; its log, its devices, its version.
+"""llama.cpp's shared library: imported once, on first use; its log, its version.
 
 It owns everything that is global to the process. Models and contexts live in backend.py.
 """
@@ -9,7 +9,6 @@ import logging
 import os
 import re
 from collections import deque
-from dataclasses import dataclass
 from functools import cache
 from importlib import metadata
 from pathlib import Path
@@ -131,48 +130,3 @@ def default_threads() -> int:
     physical = psutil.cpu_count(logical=False) or os.cpu_count() or 1
     allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else physical
     return max(1, min(physical, allowed))
-
-
-@dataclass(frozen=True, slots=True)
-class Device:
-    """A processor that can hold layers of a model. Memory in bytes, 0 where the driver does not tell."""
-
-    name: str
-    description: str
-    kind: str  # "cpu", "gpu", "integrated gpu" or "accelerator"
-    free_memory: int
-    total_memory: int
-
-
-_DEVICE_KINDS = {0: "cpu", 1: "gpu", 2: "integrated gpu", 3: "accelerator"}
-
-
-def devices() -> tuple[Device, ...]:
-    """Return the devices llama.cpp found, in its order."""
-    native()
-    from llama_cpp import _ggml  # noqa: PLC0415 - see native(); the bindings do not wrap these few functions
-    from llama_cpp._ctypes_extensions import load_shared_library  # noqa: PLC0415 - see above
-
-    registry, base = _ggml.libggml, load_shared_library("ggml-base", _ggml.libggml_base_path)
-    registry.ggml_backend_dev_count.restype = ctypes.c_size_t
-    registry.ggml_backend_dev_get.argtypes, registry.ggml_backend_dev_get.restype = [ctypes.c_size_t], ctypes.c_void_p
-    for function in (base.ggml_backend_dev_name, base.ggml_backend_dev_description):
-        function.argtypes, function.restype = [ctypes.c_void_p], ctypes.c_char_p
-    base.ggml_backend_dev_type.argtypes, base.ggml_backend_dev_type.restype = [ctypes.c_void_p], ctypes.c_int
-    size = ctypes.POINTER(ctypes.c_size_t)
-    base.ggml_backend_dev_memory.argtypes, base.ggml_backend_dev_memory.restype = [ctypes.c_void_p, size, size], None
-    found = []
-    for index in range(registry.ggml_backend_dev_count()):
-        handle = registry.ggml_backend_dev_get(index)
-        free, total = ctypes.c_size_t(), ctypes.c_size_t()
-        base.ggml_backend_dev_memory(handle, ctypes.byref(free), ctypes.byref(total))
-        found.append(
-            Device(
-                name=base.ggml_backend_dev_name(handle).decode("utf-8", "replace"),
-                description=base.ggml_backend_dev_description(handle).decode("utf-8", "replace"),
-                kind=_DEVICE_KINDS.get(base.ggml_backend_dev_type(handle), "accelerator"),
-                free_memory=free.value,
-                total_memory=total.value,
-            ),
-        )
-    return tuple(found)

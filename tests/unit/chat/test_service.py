@@ -112,7 +112,7 @@ def test_a_seed_that_is_not_given_is_fresh_and_fits_a_spin_box(chat: Chat) -> No
 
 
 def test_the_prompt_is_the_system_prompt_then_the_conversation(chat: Chat) -> None:
-    chat.store.set_system_prompt(chat.conversation, "Be brief.")
+    chat.conversation = chat.store.create_conversation("Be brief.").id
     decoder = chat.script(*answer("So."))
     list(chat.send("Why?"))
     list(chat.send("And?"))

@@ -152,7 +152,7 @@ def test_a_newer_database_can_be_read_and_is_never_written(path: Path) -> None:
             store.create_conversation,
             lambda: store.add_message(conversation, Role.USER, "x"),
             lambda: store.delete(conversation),
-            lambda: store.append_rounds(1, ["x"]),
+            lambda: store.update_message(1, rounds=["x"]),
             store.purge,
         ):
             with pytest.raises(UserError, match="reading only"):
