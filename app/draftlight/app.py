@@ -13,6 +13,7 @@ import threading
 import time
 import traceback
 from collections.abc import Iterator, Sequence
+from io import TextIOWrapper
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
@@ -45,6 +46,7 @@ def main(argv: Sequence[str]) -> int:
 
     That is 0, 2 for a mistake that can be mended, 70 for a bug, 130 after Ctrl-C, 141 where the reader has gone.
     """
+    _take_any_text()
     try:
         status = _run(parse(argv))
         sys.stdout.flush()  # here, so that a reader who has gone is noticed inside
@@ -58,6 +60,13 @@ def main(argv: Sequence[str]) -> int:
     except Exception as bug:  # noqa: BLE001 - the process's edge: whatever else is raised is a bug, and is reported
         return _report(bug)
     return status
+
+
+def _take_any_text() -> None:
+    """Let no character break the standard streams in a locale that lacks it: it is written as its number."""
+    for stream, errors in ((sys.stdin, "surrogateescape"), (sys.stdout, "backslashreplace")):
+        if isinstance(stream, TextIOWrapper):  # a window without a console has none
+            stream.reconfigure(errors=errors)
 
 
 def _run(arguments: Arguments) -> int:
@@ -170,10 +179,10 @@ def _say(error: UserError, *, as_json: bool) -> int:
     """Tell the person what happened and what to do; with JSON also as the last line of the output."""
     _LOG.info("%s: %s", type(error).__name__, error)
     if as_json:
-        line = {"event": "error", "sentence": error.sentence, "remedy": error.remedy}
+        line = {"event": "error", "sentence": error.sentence, "remedy": error.remedy, "notes": error.notes}
         sys.stdout.write(json.dumps(line) + "\n")
         sys.stdout.flush()
-    sys.stderr.write(f"{error.sentence}\n{error.remedy}".strip() + "\n")
+    sys.stderr.write("\n".join(filter(None, (error.sentence, error.remedy, *error.notes))) + "\n")
     return _USER_ERROR
 
 

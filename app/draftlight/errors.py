@@ -19,6 +19,11 @@ class UserError(Exception):
         self.sentence = sentence
         self.remedy = remedy
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Sentences added on the way up with add_note(): what else went wrong because of it."""
+        return tuple(getattr(self, "__notes__", ()))
+
     def __str__(self) -> str:
         """Return the sentence and the remedy as one line."""
         return f"{self.sentence} {self.remedy}".strip()

@@ -35,18 +35,19 @@ class Edge:
         self.log = folder / "log"
         self._environment = {**os.environ, "DRAFTLIGHT_LOG_DIR": str(self.log), "DRAFTLIGHT_DATA_DIR": str(folder)}
 
-    def run(self, body: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-        return self.python("-c", FAULTY.format(body=body), *arguments)
-
-    def python(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(  # noqa: S603 - our own program
-            [sys.executable, *arguments],
+    def run(
+        self, body: str, *arguments: str, text: bytes = b"", **environment: str
+    ) -> subprocess.CompletedProcess[str]:
+        done = subprocess.run(  # noqa: S603 - our own program
+            [sys.executable, "-c", FAULTY.format(body=body), *arguments],
+            input=text,
             capture_output=True,
-            encoding="utf-8",
-            env=self._environment,
+            env=self._environment | environment,
             timeout=60,
             check=False,
         )
+        output, errors = done.stdout.decode(), done.stderr.decode()
+        return subprocess.CompletedProcess(done.args, done.returncode, output, errors)
 
 
 @pytest.fixture
@@ -69,7 +70,30 @@ def test_with_json_the_mistake_is_also_the_last_line(edge: Edge) -> None:
         "event": "error",
         "sentence": "The cup is empty.",
         "remedy": "Fill it.",
+        "notes": [],
     }
+
+
+def test_what_else_went_wrong_is_told_with_the_mistake(edge: Edge) -> None:
+    body = (
+        "from draftlight.errors import UserError; e = UserError('The cup is empty.', 'Fill it.'); "
+        "e.add_note('It broke, too.'); raise e"
+    )
+    assert edge.run(body).stderr == "The cup is empty.\nFill it.\nIt broke, too.\n"
+    assert json.loads(edge.run(body, "--json").stdout.splitlines()[-1])["notes"] == ["It broke, too."]
+
+
+@pytest.mark.parametrize("encoding", ["latin-1", "cp1252", "ascii"])
+def test_an_answer_that_the_terminal_cannot_encode_is_written_all_the_same(edge: Edge, encoding: str) -> None:
+    done = edge.run(r"sys.stdout.write(chr(0x2713) + ' done ' + chr(0xdce9)); return 0", PYTHONIOENCODING=encoding)
+    assert (done.returncode, done.stdout, done.stderr) == (0, r"\u2713 done \udce9", "")
+
+
+def test_bytes_that_are_no_text_can_be_read_and_refused(edge: Edge) -> None:
+    body = "from draftlight.cli.generate import prompt_text; prompt_text('-', sys.stdin)"
+    done = edge.run(body, text=b"caf\xe9")
+    assert done.returncode == 2
+    assert "not UTF-8" in done.stderr
 
 
 def test_a_bug_leaves_a_report_that_is_named_and_ends_with_70(edge: Edge) -> None:

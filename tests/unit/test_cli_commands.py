@@ -66,6 +66,7 @@ class ScriptedDecoder:
     """Says WORDS, one a round; `at_round` is called before each."""
 
     n_ctx = 512
+    exact_widths: frozenset[int] | None = None
 
     def __init__(self) -> None:
         self.requests: list[GenerationRequest] = []
@@ -319,3 +320,54 @@ def test_without_the_starter_target_it_is_said_what_to_do(
 
 def test_the_longest_draft_is_the_settings_one() -> None:
     assert arguments.MAX_DRAFT_LENGTH == settings.MAX_DRAFT_LENGTH
+
+
+def test_exact_mode_says_once_that_its_widths_were_not_measured(terminal: Terminal) -> None:
+    _, out, err = terminal.run("generate", "Hi", *PAIR, "--mode", "exact", "--json")
+    assert err.count("not measured yet") == 1
+    assert json.loads(out.splitlines()[-1])["settings"]["exact_widths"] is None
+    _, _, err = terminal.run("chat", *PAIR, "--mode", "exact", text="Why?\nWhy?\n")
+    assert err.count("not measured yet") == 1
+
+
+def test_exact_mode_with_measured_widths_names_them(terminal: Terminal) -> None:
+    terminal.decoder.exact_widths = frozenset({4, 1, 2})
+    _, out, err = terminal.run("generate", "Hi", *PAIR, "--mode", "exact", "--json")
+    assert "measured" not in err
+    assert json.loads(out.splitlines()[-1])["settings"]["exact_widths"] == [1, 2, 4]
+
+
+@pytest.mark.parametrize("line", [("--draft", "none", "--mode", "exact"), ("--draft", "ngram")])
+def test_where_nothing_is_promised_or_drafted_no_widths_are_missed(terminal: Terminal, line: tuple[str, ...]) -> None:
+    _, _, err = terminal.run("generate", "Hi", "--target", "t.gguf", *line)
+    assert "measured" not in err
+
+
+@pytest.mark.parametrize("trace", ['{"trace": 999}', "no trace at all"])
+def test_an_answer_whose_trace_cannot_be_read_is_shown_as_text_and_the_rest_follows(
+    terminal: Terminal, trace: str
+) -> None:
+    terminal.run("chat", *PAIR, text="Why?\nAnd then?\n")
+    with HistoryStore.open(terminal.store_path) as store:
+        first = store.messages(1)[1]
+        store._connection.execute("UPDATE rounds SET line = ? WHERE message_id = ? AND seq = 0", (trace, first.id))
+    _, out, err = terminal.run("chat", *PAIR, text="/open 1\n")
+    assert out == "> Why?\nThe sky is blue\n> And then?\nThe sky is blue\n"
+    assert err.count("without its colours") == 1
+
+
+def test_a_line_that_is_no_text_is_refused_and_the_chat_goes_on(terminal: Terminal) -> None:
+    status, out, err = terminal.run("chat", *PAIR, text="caf\udce9\nWhy?\n")
+    assert (status, out) == (0, "The sky is blue\n")
+    assert "no text in the terminal's encoding" in err
+
+
+def test_a_failed_save_of_a_failed_answer_is_told_in_the_chat(terminal: Terminal) -> None:
+    def fail(_place: int) -> None:
+        error = UserError("The model broke.", "Load it again.")
+        error.add_note("The answer was not saved, too.")
+        raise error
+
+    terminal.decoder.at_round = fail
+    _, _, err = terminal.run("chat", *PAIR, text="Why?\n")
+    assert "The model broke. Load it again.\nThe answer was not saved, too.\n" in err

@@ -122,7 +122,7 @@ def _add_answer(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--temperature", type=temperature, default=0.8, metavar="T", help="0 is greedy")
     group.add_argument("--seed", type=seed, metavar="S", help="a fresh one where it is left out")
     group.add_argument("--max-tokens", type=_number(int, 1), default=512, metavar="N", help="longest answer")
-    group.add_argument("--mode", choices=("exact", "fast"), default="fast", help="how strictly equal to plain decoding")
+    group.add_argument("--mode", choices=("exact", "fast"), default="fast", help="exact: only widths measured as exact")
     group.add_argument("--top-k", type=_number(int, 0), default=40, metavar="N", help="0: off")
     group.add_argument("--top-p", type=_number(float, 0, 1), default=0.95, metavar="P", help="1: off")
     group.add_argument("--min-p", type=_number(float, 0, 1), default=0.05, metavar="P", help="0: off")

@@ -2,7 +2,7 @@
 
 import argparse
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
 from dataclasses import replace
 from typing import TypeVar
@@ -21,12 +21,13 @@ from draftlight.chat.trace import load_events
 from draftlight.cli import arguments as command_line
 from draftlight.cli.arguments import Arguments
 from draftlight.cli.choices import pair_settings, sampling_params
+from draftlight.cli.exactness import telling_of_exactness
 from draftlight.cli.interrupts import cancelled_by_ctrl_c
 from draftlight.cli.parts import Parts
 from draftlight.cli.rendering import renderer_for, say, say_step, summary, visible
 from draftlight.engine.cancel import CancelToken
 from draftlight.engine.decoding import Mode
-from draftlight.engine.events import GenerationFinished, ModelLoading
+from draftlight.engine.events import Event, GenerationFinished, ModelLoading
 from draftlight.errors import UserError
 from draftlight.history.records import Message, Role, Status
 from draftlight.history.store import HistoryStore
@@ -50,7 +51,7 @@ def run(arguments: Arguments, parts: Parts) -> int:
             say(notice)
         if not store.read_only:
             store.recover_interrupted()
-        service = ChatService(parts.open_store, parts.load)
+        service = ChatService(parts.open_store, telling_of_exactness(parts.load, arguments))
         try:
             chat = TerminalChat(arguments, store, service)
             chat.load()
@@ -120,12 +121,18 @@ class TerminalChat:
             try:
                 self._take(line)
             except UserError as error:
-                say(str(error))
+                say("\n".join([str(error), *error.notes]))
             except _Left:
                 return _QUIT
 
     def _take(self, line: str) -> None:
         """Do what one line asks for. Raises UserError; _Left after /quit."""
+        try:
+            line.encode()
+        except UnicodeEncodeError:
+            raise UserError(
+                "That line holds bytes that are no text in the terminal's encoding.", "Set the terminal to UTF-8."
+            ) from None
         name, _, rest = line.strip().partition(" ")
         if name.startswith("/"):
             if name[1:] not in self._commands:
@@ -190,16 +197,22 @@ class TerminalChat:
         if message.role is Role.USER:
             sys.stdout.write(f"{_PROMPT}{visible(message.text)}\n")
             return
-        renderer = renderer_for(sys.stdout)
-        finished = False
-        for event in load_events(self._store.rounds(message.id)):
-            renderer.show(event)
-            finished = isinstance(event, GenerationFinished)
-        if not finished:
-            renderer.end()
+        try:
+            self._replay(tuple(load_events(self._store.rounds(message.id))))
+        except UserError as error:  # damaged, or a newer version's
+            say(f"The next answer is shown without its colours. {error}")
+            sys.stdout.write(visible(message.text) + "\n")
         ending = f"{_ENDINGS[message.status]} {message.error}".strip()
         if ending:
             sys.stdout.write(ending + "\n")
+
+    def _replay(self, events: Sequence[Event]) -> None:
+        """Show an answer from its trace, which has no end where the program was killed."""
+        renderer = renderer_for(sys.stdout)
+        for event in events:
+            renderer.show(event)
+        if not events or not isinstance(events[-1], GenerationFinished):
+            renderer.end()
 
     def _set_draft_length(self, rest: str) -> None:
         self._options = replace(self._options, draft_length=_value(command_line.draft_length, rest, "a draft length"))

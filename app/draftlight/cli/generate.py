@@ -8,6 +8,7 @@ from draftlight.chat.prompt import ChatMessage, NotAChatModel, build_prompt
 from draftlight.chat.service import LoadedPair
 from draftlight.cli.arguments import Arguments
 from draftlight.cli.choices import pair_settings, sampling_params, seed_or_fresh
+from draftlight.cli.exactness import telling_of_exactness
 from draftlight.cli.interrupts import cancelled_by_ctrl_c
 from draftlight.cli.json_lines import plain_value, write_line
 from draftlight.cli.parts import Parts
@@ -51,7 +52,7 @@ def prompt_text(argument: str, stream: TextIO) -> str:
 
 
 def _load(arguments: Arguments, parts: Parts, cancel: CancelToken) -> LoadedPair:
-    for step in parts.load(pair_settings(arguments), cancel):
+    for step in telling_of_exactness(parts.load, arguments)(pair_settings(arguments), cancel):
         if not isinstance(step, ModelLoading):
             say_step(None)
             return step
@@ -92,6 +93,8 @@ def _show_json(events: Iterator[Event], request: GenerationRequest, pair: Loaded
     for event in events:
         if isinstance(event, GenerationFinished):
             settings = {**plain_value(pair.settings), **plain_value(request), "n_ctx": pair.decoder.n_ctx}
+            exact_widths = pair.decoder.exact_widths
+            settings["exact_widths"] = None if exact_widths is None else sorted(exact_widths)
             write_line(sys.stdout, event, settings=settings, notices=pair.notices)
             return event
         write_line(sys.stdout, event)

@@ -79,6 +79,11 @@ class SpeculativeDecoder:
         """Tokens that prompt and answer may have together."""
         return self._parts.target.n_ctx
 
+    @property
+    def exact_widths(self) -> frozenset[int] | None:
+        """Verify widths bit-equal to width 1; None where nobody measured: EXACT then works like FAST."""
+        return self._parts.exact_widths
+
     def generate(self, request: GenerationRequest, cancel: CancelToken) -> Iterator[Event]:
         """Report the answer as it comes; the last event is GenerationFinished, also after a cancel.
 
