@@ -127,6 +127,32 @@ def test_the_readme_names_only_what_exists(named: object) -> None:
     assert [path for path in paths if not (ROOT / path).exists()] == []
 
 
+def images(readme: str) -> list[str]:
+    """Files that the README shows as pictures."""
+    return re.findall(r"!\[[^\]]*\]\(([^)\s]+)\)", readme)
+
+
+def test_the_readme_s_pictures_exist() -> None:
+    shown = images((ROOT / "README.md").read_text("utf-8"))
+    assert shown, "the README shows no picture of the window"
+    assert [path for path in shown if not (ROOT / path).is_file()] == []
+
+
+def placeholders(text: str) -> list[str]:
+    """What was left to be filled in, written as @NAME@."""
+    return re.findall(r"@[A-Z][A-Z0-9_]*@", text)
+
+
+def test_nothing_is_left_to_be_filled_in() -> None:
+    texts = [ROOT / "README.md", ROOT / "packaging" / "CHANGELOG.md", ROOT / "models" / "README.md"]
+    assert {where(path): left for path in texts if (left := placeholders(path.read_text("utf-8")))} == {}
+
+
+def test_pictures_and_placeholders_are_found_as_written() -> None:
+    assert images("a ![The window](assets/a.png) | ![](b/c.png) [no picture](d.md)") == ["assets/a.png", "b/c.png"]
+    assert placeholders("Measured on @MACHINE@, write to someone@example.org or @HOME") == ["@MACHINE@"]
+
+
 def test_the_readme_tree_shows_every_folder_of_the_package() -> None:
     shown = {path.rstrip("/") for path in tree_paths((ROOT / "README.md").read_text("utf-8"))}
     rooms = {where(path) for path in (ROOT / "app" / "draftlight").iterdir() if (path / "__init__.py").is_file()}
