@@ -21,7 +21,7 @@ ONE_THREAD = ("--threads", "1")  # two wait for each other, which takes long whe
 _Value = TypeVar("_Value")
 
 
-def wait_until(condition: Callable[[], _Value], what: str, seconds: float = DEADLINE_S) -> _Value:
+def wait_until(condition: Callable[[], _Value | None], what: str, seconds: float = DEADLINE_S) -> _Value:
     """Return the condition's first true value; fail after `seconds`, naming what was waited for."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:

@@ -28,7 +28,8 @@ class TableModel:
 
     def row(self, sequence: Sequence[int]) -> FloatArray:
         before = sequence[-2] if len(sequence) > 1 else 0
-        return self.table[before, sequence[-1]]
+        row: FloatArray = self.table[before, sequence[-1]]
+        return row
 
     def forward(self, tokens: Sequence[int], rows: int) -> FloatArray:
         assert 0 <= rows <= len(tokens)

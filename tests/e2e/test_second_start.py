@@ -18,7 +18,12 @@ import bootstrap  # noqa: E402 - the set-up's files belong to no package
 
 sys.path.remove(str(ROOT / "packaging"))
 
-LAUNCHER = (sys._base_executable, str(ROOT / "app"), "--version")  # as a person starts it: by no venv's Python
+BASE_PYTHON = getattr(sys, "_base_executable", sys.executable)  # a person starts it by no venv's Python
+LAUNCHER = (BASE_PYTHON, str(ROOT / "app"), "--version")
+    getattr(sys, "_base_executable", sys.executable),
+    str(ROOT / "app"),
+    "--version",
+)  # as a person starts it: by no venv's Python
 PROGRAM = (str(bootstrap.PYTHON), "-P", "-m", "draftlight", "--version")
 ADDED_SECONDS = 0.3
 RUNS = 7

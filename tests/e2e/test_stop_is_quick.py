@@ -83,11 +83,13 @@ def window(
     service = ChatService(open_store, load_pair)
     pair = PairSettings(target=starter_target, draft=starter_draft, n_threads=1)
     settings = Settings(sampling=SamplingSettings(temperature=0.0))
+    application = QApplication.instance()
+    assert isinstance(application, QApplication)
     with open_store() as store:
         parts = WindowParts(
             service, open_store, store, settings, lambda _settings: None, tuple, pair, tmp_path / "window.ini"
         )
-        window = MainWindow(parts, Theme(QApplication.instance()))
+        window = MainWindow(parts, Theme(application))
         qtbot.addWidget(window)
         window.show()
         window.start(None)

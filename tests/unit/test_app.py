@@ -6,6 +6,7 @@ import socket
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -206,10 +207,14 @@ def test_an_x_server_may_be_a_socket_or_on_another_machine(monkeypatch: pytest.M
     assert not has_display()
 
 
+def _ago(age: float) -> float:
+    return time.time() - age
+
+
 def test_a_deleted_chat_is_kept_for_a_day_and_then_forgotten_at_a_start(tmp_path: Path) -> None:
     path = tmp_path / "chats.db"
     for age, kept in ((86_000.0, True), (87_000.0, False)):
-        with HistoryStore(path, open_database(path), now=lambda age=age: time.time() - age) as store:
+        with HistoryStore(path, open_database(path), now=partial(_ago, age)) as store:
             chat = store.create_conversation()
             store.delete(chat.id)
         with HistoryStore.open(path) as store:

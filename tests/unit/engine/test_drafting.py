@@ -18,8 +18,8 @@ def proposals(drafter: ModelDrafter | SuffixDrafter, history: list[int], limit: 
     return [drafted.token for drafted in drafter.draft(history, limit, GREEDY, CancelToken())]
 
 
-def model_drafter(model: TableModel, **tokenizer: int) -> ModelDrafter:
-    return ModelDrafter(Context(model), LetterTokenizer(**tokenizer), n_vocab=model.n_vocab)
+def model_drafter(model: TableModel, end: int | None = None) -> ModelDrafter:
+    return ModelDrafter(Context(model), LetterTokenizer(end=end), n_vocab=model.n_vocab)
 
 
 def test_the_draft_s_cache_is_kept_in_step_without_evaluating_anything_twice() -> None:

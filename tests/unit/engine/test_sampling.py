@@ -37,7 +37,8 @@ def reference(logits: np.ndarray, params: SamplingParams, recent: list[int]) -> 
         order = [token for token, part in zip(order, share, strict=True) if part >= params.min_p * share[0]]
     p = np.zeros(x.size)
     p[order] = np.exp((x[order] - max(x)) / params.temperature)
-    return p / p.sum()
+    law_by_the_book: np.ndarray = p / p.sum()
+    return law_by_the_book
 
 
 PARAMS = st.builds(
