@@ -17,6 +17,7 @@ from draftlight.engine.cancel import CancelToken
 from draftlight.history.store import HistoryStore
 from draftlight.library.scanner import ModelFile
 from draftlight.settings import ColorScheme, PairSettings, Palette, Settings
+from draftlight.ui.chat.transcript import TranscriptView
 from draftlight.ui.main_window import MainWindow, WindowParts
 from draftlight.ui.theme import Theme
 from gui.opened import READY, Opened, Screen
@@ -39,10 +40,36 @@ def no_leaked_qthreads(qapp: QApplication) -> Iterator[None]:  # noqa: ARG001 - 
     assert not running, f"threads still run: {running}"
 
 
+@pytest.fixture(autouse=True)
+def garbage_is_collected_between_tests() -> Iterator[None]:
+    """As in the program: a collection in a working thread could free widgets there, which crashes Qt."""
+    gc.disable()
+    yield
+    gc.enable()
+    gc.collect()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def imports_are_no_garbage() -> Iterator[None]:
+    """Keep what is there before the first test out of each collection: it would make them ten times as long."""
+    gc.freeze()
+    yield
+    gc.unfreeze()
+
+
 @pytest.fixture
 def theme(qapp: QApplication) -> Theme:
     made = Theme(qapp)
     made.set_look(ColorScheme.LIGHT, Palette.TEXTBOOK)
+    return made
+
+
+@pytest.fixture
+def view(qtbot: QtBot, theme: Theme) -> TranscriptView:
+    made = TranscriptView(theme)
+    qtbot.addWidget(made)
+    made.resize(900, 600)
+    made.show()
     return made
 
 

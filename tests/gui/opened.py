@@ -43,9 +43,9 @@ class Screen:
             self.widgets,
             lambda: GenerationOptions(SamplingParams(temperature=0.7), draft_length=3, seed=7),
         )
-        self.told: list[str] = []
-        self.controller.failed.connect(lambda error: self.told.append(str(error)))
-        self.controller.noticed.connect(self.told.append)
+        self.told = told = list[str]()
+        self.controller.failed.connect(lambda error: told.append(str(error)))  # not self: a cycle would free it late
+        self.controller.noticed.connect(told.append)
 
     def type_and_send(self, text: str) -> None:
         entry = self.widgets.composer.findChild(QPlainTextEdit)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from draftlight.chat.service import ChatService, LoadedPair
+from draftlight.chat.trace import Trace
 from draftlight.engine.cancel import CancelToken
 from draftlight.engine.decoding import GenerationRequest, SpeculativeDecoder
 from draftlight.engine.events import (
@@ -26,6 +27,7 @@ from draftlight.engine.model import Token
 from draftlight.errors import UserError
 from draftlight.history.store import HistoryStore
 from draftlight.settings import PairSettings
+from draftlight.ui.chat.transcript_document import ShownMessage
 from scripted_chat import Pair
 
 PAIR = PairSettings(Path("/models/big-target.gguf"), Path("/models/small-draft.gguf"))
@@ -116,6 +118,24 @@ def _report(text: str, fate: TokenFate, place: int, choice: str = "") -> TokenRe
     )
 
 
+def play(trace: Trace, rounds: Iterable[Round]) -> list[int]:
+    """Fold the rounds in; return the first changed span of each event."""
+    firsts = []
+    for played in rounds:
+        before = trace.rounds[-1].text_length if trace.rounds else 0
+        length = before + sum(map(len, played.drafted[: played.n_accepted])) + len(played.own or "")
+        drafted, verified = round_events(len(trace.rounds), 0, played, length)
+        firsts += [trace.apply(event).first for event in (*drafted, verified)]
+    return firsts
+
+
+def answer(rounds: Iterable[Round]) -> ShownMessage:
+    """Return an answer of these rounds, as the transcript shows it."""
+    trace = Trace()
+    play(trace, rounds)
+    return ShownMessage("Model", trace=trace, notes=("a note",))
+
+
 class StoryDecoder(SpeculativeDecoder):
     """Plays rounds. `hold_at` is the round before which it waits until `go_on` is set or the answer is cancelled."""
 
@@ -179,9 +199,14 @@ class ScriptedLoader:
         self.notices: tuple[str, ...] = ()
         self.works: Callable[[PairSettings], PairSettings] = lambda asked: asked
         self.loaded: list[PairSettings] = []
+        self.go_on = threading.Event()  # clear it to hold a loading up in its middle
+        self.go_on.set()
 
-    def __call__(self, settings: PairSettings, _cancel: CancelToken) -> Iterator[ModelLoading | LoadedPair]:
+    def __call__(self, settings: PairSettings, cancel: CancelToken) -> Iterator[ModelLoading | LoadedPair]:
         yield ModelLoading("Loading the target", 0.5)
+        self.go_on.wait(5)
+        if cancel.cancelled:
+            return
         if self.failure is not None:
             raise self.failure
         self.loaded.append(settings)

@@ -2,19 +2,26 @@
 
 import logging
 import os
+import sqlite3
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
-from PySide6.QtCore import QMessageLogContext, QtMsgType
-from PySide6.QtWidgets import QMessageBox
+from PySide6.QtCore import QMessageLogContext, QTimer, QtMsgType
+from PySide6.QtWidgets import QApplication, QMessageBox
 from pytestqt.qtbot import QtBot
 
 from draftlight.errors import UserError
-from draftlight.ui.application import _FaultReporter, _log_message
+from draftlight.history.store import HistoryStore
+from draftlight.settings import PairSettings, Settings
+from draftlight.ui.application import Parts, _FaultReporter, _log_message, _show
+from draftlight.ui.main_window import MainWindow
+from draftlight.ui.single_instance import SingleInstance
+from gui.scripted import PAIR, StoryDecoder, scripted_service
 
 
 @pytest.fixture
@@ -69,3 +76,61 @@ def test_a_display_that_does_not_answer_is_told_on_the_terminal(tmp_path: Path) 
     assert done.returncode != 0
     assert "The window cannot open" in done.stderr
     assert "draftlight chat" in done.stderr
+
+
+@pytest.fixture
+def parts(tmp_path: Path) -> Parts:
+    """The window's parts over chats that another version of the program wrote, in tables of its own."""
+    chats = tmp_path / "chats.db"
+    with closing(sqlite3.connect(chats)) as connection:
+        connection.execute("PRAGMA user_version = 7")
+        connection.execute("CREATE TABLE letters (id INTEGER)")
+    service, _ = scripted_service(chats, StoryDecoder())
+    return Parts(
+        service=service,
+        open_store=lambda: HistoryStore.open(chats),
+        settings=Settings().changed(last_conversation=3),
+        save_settings=lambda _settings: None,
+        list_models=lambda: (),
+        default_pair=PAIR,
+        notices=(),
+        log_dir=tmp_path,
+        data_dir=tmp_path,
+    )
+
+
+def show(qapp: QApplication, parts: Parts) -> bool:
+    with parts.open_store() as store:
+        return _show(qapp, parts, store, SingleInstance(parts.data_dir))
+
+
+def windows() -> list[MainWindow]:
+    return [window for window in QApplication.topLevelWidgets() if isinstance(window, MainWindow)]
+
+
+def test_chats_that_cannot_be_read_are_told_in_the_window(qapp: QApplication, parts: Parts) -> None:
+    told: list[str] = []
+
+    def look() -> None:
+        for window in windows():
+            told.extend(window.notices.sentences)
+            window.close()
+
+    QTimer.singleShot(0, look)
+    assert show(qapp, parts)
+    assert any("Another version of Draftlight wrote the chats" in sentence for sentence in told)
+
+
+def test_a_start_that_fails_leaves_no_thread_behind(
+    qapp: QApplication, parts: Parts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start = MainWindow.start
+
+    def start_and_fail(window: MainWindow, pair: PairSettings | None) -> None:
+        start(window, pair)
+        assert window._engine.busy
+        raise UserError("The chats cannot be opened.")
+
+    monkeypatch.setattr(MainWindow, "start", start_and_fail)
+    with pytest.raises(UserError, match="cannot be opened"):  # a thread left running fails every test, in conftest
+        show(qapp, parts)

@@ -237,22 +237,6 @@ def test_deleting_can_be_undone(qtbot: QtBot, screen: Screen) -> None:
     assert screen.widgets.conversations.titles == [QUESTION]
 
 
-def test_chats_are_found_by_title_and_renamed(qtbot: QtBot, screen: Screen) -> None:
-    first = screen.store.create_conversation()
-    second = screen.store.create_conversation()
-    screen.store.rename(first.id, "About Trees")
-    screen.store.rename(second.id, "About birds")
-    conversations = screen.widgets.conversations
-    conversations.refresh()
-    conversations._search.setText("tree")
-    assert conversations.titles == ["About Trees"]
-    conversations._search.setText("")
-    item = conversations._model.item(0)
-    item.setText("About big birds")
-    qtbot.waitUntil(lambda: "About big birds" in conversations.titles)
-    assert screen.store.conversation(second.id).title == "About big birds"
-
-
 def test_enter_sends_and_shift_enter_breaks_the_line(qtbot: QtBot) -> None:
     composer = Composer()
     qtbot.addWidget(composer)

@@ -19,7 +19,7 @@ from draftlight.ui.chat.token_runs import displayable, utf16_length
 from draftlight.ui.chat.transcript import TranscriptView
 from draftlight.ui.chat.transcript_document import LONGEST_PARAGRAPH, LONGEST_SHOWN_TEXT, ShownMessage
 from draftlight.ui.theme import Theme
-from gui.scripted import STORY, Round, round_events
+from gui.scripted import STORY, Round, answer, play, round_events
 
 FAMILY = "\U0001f468\u200d\U0001f469\u200d\U0001f467"
 MIXED = (
@@ -29,36 +29,6 @@ MIXED = (
     Round((FAMILY[0], FAMILY[1:3], FAMILY[3:]), 3, " ok"),
     Round((" a\nb", "\n\n", " c"), 3, " end"),
 )
-
-
-@pytest.fixture
-def view(qtbot: QtBot, theme: Theme) -> TranscriptView:
-    made = TranscriptView(theme)
-    qtbot.addWidget(made)
-    made.resize(900, 600)
-    made.show()
-    return made
-
-
-def traced(rounds: Sequence[Round]) -> Trace:
-    trace = Trace()
-    play(trace, rounds)
-    return trace
-
-
-def play(trace: Trace, rounds: Sequence[Round]) -> list[int]:
-    """Fold the rounds in; return the first changed span of each event."""
-    firsts = []
-    for played in rounds:
-        before = trace.rounds[-1].text_length if trace.rounds else 0
-        length = before + sum(map(len, played.drafted[: played.n_accepted])) + len(played.own or "")
-        drafted, verified = round_events(len(trace.rounds), 0, played, length)
-        firsts += [trace.apply(event).first for event in (*drafted, verified)]
-    return firsts
-
-
-def answer(rounds: Sequence[Round]) -> ShownMessage:
-    return ShownMessage("Model", trace=traced(rounds), notes=("a note",))
 
 
 def drawn_formats(view: TranscriptView) -> list[QTextCharFormat]:
@@ -294,39 +264,6 @@ def test_removing_messages_leaves_the_ones_before(view: TranscriptView) -> None:
     assert len(view._writer.index) == 0
     view.add_message(answer(STORY))
     assert copied(view).startswith("You\nA question\nModel\n The capital")
-
-
-def test_a_reader_who_scrolled_up_is_left_alone(view: TranscriptView) -> None:
-    view.show_messages([answer(STORY * 30)])
-    message = ShownMessage("Model", trace=Trace())
-    view.open_answer(message)
-    assert message.trace is not None
-    bar = view.verticalScrollBar()
-    assert bar.value() == bar.maximum() > 0
-    play(message.trace, STORY * 5)
-    view.spans_changed(0)
-    view.flush_now()
-    assert bar.value() == bar.maximum()
-    bar.setValue(40)
-    play(message.trace, STORY * 5)
-    view.spans_changed(len(message.spans) // 2)
-    view.flush_now()
-    assert bar.value() == 40
-
-
-def test_a_selection_does_not_grow_while_text_comes(view: TranscriptView) -> None:
-    message = ShownMessage("Model", trace=Trace())
-    view.open_answer(message)
-    assert message.trace is not None
-    play(message.trace, STORY)
-    view.spans_changed(0)
-    view.flush_now()
-    view.selectAll()
-    before = view.textCursor().selectedText()
-    play(message.trace, STORY)
-    view.spans_changed(len(message.spans) // 2)
-    view.flush_now()
-    assert view.textCursor().selectedText() == before
 
 
 def test_nothing_is_loaded_and_no_link_opens(view: TranscriptView) -> None:

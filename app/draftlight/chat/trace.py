@@ -116,6 +116,11 @@ class Trace:
                 first = min(self._n_verified, self._show(len(event.text)))
         return TraceChange(first, len(self._spans))
 
+    def break_off(self) -> TraceChange:
+        """Drop what was drafted and will never be verified: the generation failed without a last event."""
+        self._drop_pending()
+        return TraceChange(self._n_verified, len(self._spans))
+
     def _running(self) -> StatsLedger:
         """The figures of the rounds; the prompt's length is known with its first event."""
         if self._ledger is None:

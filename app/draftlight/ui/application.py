@@ -103,10 +103,12 @@ def run(parts: Parts, argv: Sequence[str]) -> int:
     reporter = _FaultReporter(parts.log_dir)
     reporter.install()
     collector = GarbageCollector(application)
-    with parts.open_store() as store:
-        ended = _show(application, parts, store, instance)
-    collector.stop()
-    instance.release()
+    try:
+        with parts.open_store() as store:
+            ended = _show(application, parts, store, instance)
+    finally:
+        collector.stop()
+        instance.release()
     logging.shutdown()
     if not ended:
         sys.stdout.flush()
@@ -133,12 +135,14 @@ def _show(application: QApplication, parts: Parts, store: HistoryStore, instance
     instance.raised.connect(window.bring_to_front)
     for notice in (*parts.notices, *store.notices):
         window.notices.tell(notice)
-    window.show()
-    window.start(parts.pair)
-    application.exec()
-    ended = window.shutdown()
-    if ended:
-        parts.service.unload()
+    try:
+        window.show()
+        window.start(parts.pair)
+        application.exec()
+    finally:  # Qt aborts the process where a thread still runs when it is freed
+        ended = window.shutdown()
+        if ended:
+            parts.service.unload()
     return ended
 
 

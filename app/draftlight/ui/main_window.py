@@ -17,7 +17,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from draftlight.chat.service import ChatService, GenerationOptions, PairReady
+from draftlight.chat.service import ChatService, GenerationOptions
 from draftlight.errors import UserError
 from draftlight.history.store import HistoryStore
 from draftlight.paths import models_dirs
@@ -31,7 +31,7 @@ from draftlight.ui.chat.transcript import TranscriptView
 from draftlight.ui.chat.welcome import Welcome, chat_page
 from draftlight.ui.jobs import JobThread
 from draftlight.ui.models.listing import ListModels
-from draftlight.ui.models.loading import LoadingBar, PairLoader
+from draftlight.ui.models.loading import LoadingBar, PairInForce, PairLoader
 from draftlight.ui.models.picker import ModelPicker
 from draftlight.ui.theme import PALETTE_NAMES, SCHEME_NAMES, Legend, Theme
 
@@ -48,6 +48,7 @@ Ctrl+B\tshow or hide the chats
 Ctrl+G\tnext highlight mode
 Ctrl+Shift+M\tchoose the target
 Ctrl+O\topen a model file
+Ctrl+Shift+L\tload the models again
 Ctrl+Shift+C\tcopy the last answer
 Ctrl+Q\tquit
 Left, Right\tin the text: from token to token
@@ -81,6 +82,7 @@ class MainWindow(QMainWindow):
         self._parts = parts
         self._theme = theme
         self._settings = parts.settings
+        self._wanted: PairSettings | None = None  # as asked for; what works of it may differ
         theme.set_look(self._settings.color_scheme, self._settings.palette)
         self._engine = JobThread("engine", self)
         self._files = JobThread("files", self)
@@ -120,7 +122,8 @@ class MainWindow(QMainWindow):
         self._restore_geometry()
 
     def start(self, pair: PairSettings | None) -> None:
-        """Look for models, load the pair, open the last conversation."""
+        """List the chats, look for models, load the pair, open the last conversation."""
+        self.conversations.refresh()
         self.picker.look_for_models()
         wanted = pair or self._settings.pair or self._parts.default_pair
         if wanted is not None:
@@ -128,17 +131,26 @@ class MainWindow(QMainWindow):
         else:
             self.controller.set_pair(None, _NO_MODEL)
         last = self._settings.last_conversation
-        if last is not None and any(one.id == last for one in self._parts.store.conversations()):
+        if last is not None and self.conversations.lists(last):
             self.controller.open_conversation(last)
         self.composer.setFocus()
 
     @Slot(object)
     def load(self, pair: PairSettings) -> None:
         """Load a pair in place of the present one."""
+        self._wanted = pair
         self.controller.set_pair(None)
         self.picker.show_pair(pair)
         self.welcome.show_examples()
         self.loader.load(pair)
+
+    @Slot()
+    def load_again(self) -> None:
+        """Load the present pair anew: its files have changed, it failed, or it was given up."""
+        if self._wanted is None:
+            self.notices.tell("No model is chosen yet: choose a target, or open a model file.")
+        else:
+            self.load(self._wanted)
 
     @Slot()
     def bring_to_front(self) -> None:
@@ -214,6 +226,7 @@ class MainWindow(QMainWindow):
         self.loader.ended.connect(self.loading.hide)
         self.loading.cancelled.connect(self.loader.cancel)
         self.controller.failed.connect(self.tell_failure)
+        self.controller.answer_failed.connect(self.picker.let_choose_again)
         self.controller.noticed.connect(self.notices.tell)
         self.controller.conversation_shown.connect(self._choose_page)
         self.controller.conversation_shown.connect(self._remember_conversation)
@@ -227,6 +240,7 @@ class MainWindow(QMainWindow):
         _add(file, "New chat", "Ctrl+N", self.controller.new_chat)
         _add(file, "Open a model file …", "Ctrl+O", self._open_file)
         _add(file, "Look for models again", "", self.picker.look_for_models)
+        _add(file, "Load the models again", "Ctrl+Shift+L", self.load_again)
         file.addSeparator()
         _add(file, "Quit", "Ctrl+Q", self.close)
         chat = self.menuBar().addMenu("&Chat")
@@ -260,22 +274,31 @@ class MainWindow(QMainWindow):
             self._splitter.restoreState(splitter)
 
     @Slot(object)
-    def _on_ready(self, ready: PairReady) -> None:
-        self.controller.set_pair(ready)
-        self.picker.show_pair(ready.settings)
-        for notice in ready.notices:
+    def _on_ready(self, loaded: PairInForce) -> None:
+        self._put_in_force(loaded)
+        for notice in loaded.ready.notices:
             self.notices.tell(notice)
-        self._settings = self._settings.changed(pair=ready.settings)
+        self._settings = self._settings.changed(pair=loaded.asked)
         self._saving.start()
+
+    def _put_in_force(self, loaded: PairInForce) -> None:
+        self._wanted = loaded.asked
+        self.controller.set_pair(loaded.ready)
+        self.picker.show_pair(loaded.ready.settings, loaded.asked)
 
     @Slot(object)
     def _on_load_failed(self, error: BaseException) -> None:
         self.tell_failure(error)
-        self.controller.set_pair(None, _NO_MODEL)
+        self._on_given_up(None)
 
-    @Slot()
-    def _on_given_up(self) -> None:
+    @Slot(object)
+    def _on_given_up(self, loaded: PairInForce | None) -> None:
+        """Go on with the pair that is still loaded, if any."""
+        if loaded is not None:
+            self._put_in_force(loaded)
+            return
         self.controller.set_pair(None, _NO_MODEL)
+        self.picker.let_choose_again()
 
     @Slot()
     def _choose_page(self) -> None:

@@ -17,15 +17,16 @@ from draftlight.chat.service import (
 )
 from draftlight.engine.cancel import CancelToken
 from draftlight.engine.events import GenerationFinished, PromptEvaluated, RoundVerified, TokenDrafted
+from draftlight.engine.metrics import SpeculationStats
 from draftlight.errors import UserError
 from draftlight.history.records import Role
 from draftlight.history.store import HistoryStore
 from draftlight.ui.chat.composer import Composer
 from draftlight.ui.chat.conversation_list import ConversationList
+from draftlight.ui.chat.running_answer import RunningAnswer, ending_of
 from draftlight.ui.chat.shown_messages import (
-    FAULT,
+    STOPPED,
     ConversationRead,
-    closing_notes,
     coming_answer,
     dropped_turns,
     question,
@@ -51,20 +52,6 @@ class ChatWidgets:
     status: StatusBar
 
 
-@dataclass(slots=True)
-class _Running:
-    """The answer that the engine is working on."""
-
-    job: Job
-    conversation_id: int
-    answer: ShownMessage
-    asked: ShownMessage | None  # None when an old question is answered again
-    answer_id: int | None = None
-    waiting: str = "Reading …"
-    stopped: bool = False
-    failure: BaseException | None = None
-
-
 class ChatController(QObject):
     """One conversation on the screen, at most one answer coming, perhaps in another conversation."""
 
@@ -72,6 +59,7 @@ class ChatController(QObject):
     noticed = Signal(str)
     conversation_shown = Signal(object)  # its id, None for a new one
     answering = Signal(bool)
+    answer_failed = Signal()
 
     def __init__(
         self,
@@ -95,7 +83,7 @@ class ChatController(QObject):
         self._pair: PairReady | None = None
         self._current: int | None = None
         self._reading: Job | None = None
-        self._running: _Running | None = None
+        self._running: RunningAnswer | None = None
         self._figures = QTimer(self)
         self._figures.setInterval(_FIGURES_EVERY_MS)
         self._figures.timeout.connect(self._show_figures)
@@ -122,7 +110,7 @@ class ChatController(QObject):
         self._pair = pair
         self._obstacle = "" if pair is not None else obstacle
         self._refresh_composer()
-        self._widgets.status.show_context(0, 0 if pair is None else pair.n_ctx)
+        self._show_figures()
 
     @Slot()
     def new_chat(self) -> None:
@@ -133,8 +121,7 @@ class ChatController(QObject):
     @Slot(int)
     def open_conversation(self, conversation_id: int) -> None:
         """Read a conversation from disk and show it."""
-        if self._reading is not None:
-            self._reading.cancel()
+        self._forget_reading()
         self._current = conversation_id
         self._reading = Job(read_conversation(self._open_store, conversation_id))
         self._reading.reported.connect(self._on_read)
@@ -185,7 +172,7 @@ class ChatController(QObject):
             return
         running.stopped = True
         running.job.cancel()
-        running.answer.notes = ("Stopped by you.",)
+        running.answer.notes = (STOPPED,)
         if self._is_shown(running):
             self._widgets.transcript.freeze()
         self._widgets.status.show_state("Stopped")
@@ -202,7 +189,7 @@ class ChatController(QObject):
         job = Job(partial(ask, options))
         if self._current is None:
             raise AssertionError("an answer belongs to a conversation")
-        self._running = _Running(job, self._current, answer, asked)
+        self._running = RunningAnswer(job, self._current, answer, asked)
         job.reported.connect(self._on_reported)
         job.failed.connect(self._on_failed)
         job.finished.connect(self._on_finished)
@@ -239,7 +226,7 @@ class ChatController(QObject):
             case SaveFailed():
                 self.noticed.emit(event.sentence)
 
-    def _on_saved(self, running: _Running, saved: MessageSaved) -> None:
+    def _on_saved(self, running: RunningAnswer, saved: MessageSaved) -> None:
         if saved.role == Role.ASSISTANT:
             running.answer_id = running.answer.message_id = saved.message_id
         elif running.asked is not None:
@@ -259,20 +246,36 @@ class ChatController(QObject):
         if running is None:
             return
         self._figures.stop()
-        shown = running.conversation_id == self._current and self._reading is None
-        unsaved = running.asked is not None and running.asked.message_id is None
-        running.answer.notes = self._notes(running)
+        here = running.conversation_id == self._current
+        shown = here and self._reading is None
+        self._end_trace(running, shown=shown)
+        ending = ending_of(running, self._store)
+        running.answer.notes = ending.notes
+        for sentence in ending.told:
+            self.noticed.emit(sentence)
         if shown:
-            self._show_figures_of(running)
+            self._show_figures()
             self._widgets.transcript.close_answer()
-        if unsaved and running.asked is not None:
-            self._take_back(running.asked, shown=shown)
-        if unsaved and running.failure is not None:
-            self.failed.emit(running.failure)
-        self._widgets.status.show_state("Stopped" if running.stopped else "")
+        elif here:  # what is being read may lack the answer's end
+            self.open_conversation(running.conversation_id)
+        if running.unasked is not None:
+            self._take_back(running.unasked, shown=shown)
+            if running.failure is not None:
+                self.failed.emit(running.failure)
+        self._widgets.status.show_state("Stopped" if running.stopped and here else "")
         self._widgets.conversations.refresh()
         self._refresh_composer()
+        if running.failure is not None:
+            self.answer_failed.emit()
         self.answering.emit(False)
+
+    def _end_trace(self, running: RunningAnswer, *, shown: bool) -> None:
+        """Leave no token waiting for a verdict that will not come."""
+        trace = running.answer.trace
+        if trace is not None and trace.finished is None:
+            change = trace.break_off()
+            if shown:
+                self._widgets.transcript.spans_changed(change.first)
 
     def _take_back(self, asked: ShownMessage, *, shown: bool) -> None:
         """Undo a message that never reached the disk."""
@@ -281,22 +284,8 @@ class ChatController(QObject):
             transcript.drop_messages(list(transcript.messages).index(asked))
         self._widgets.composer.restore(asked.text)
 
-    def _notes(self, running: _Running) -> tuple[str, ...]:
-        """Return what stands below the answer, from what is on disk where it got there."""
-        if running.answer_id is not None:
-            try:
-                return closing_notes(self._store.message(running.answer_id), running.answer.trace)
-            except UserError as error:
-                self.failed.emit(error)
-        if running.failure is not None:
-            told = isinstance(running.failure, UserError)
-            return (f"No answer: {running.failure}" if told else FAULT,)
-        return ("Stopped by you.",) if running.stopped else ()
-
     @Slot(object)
     def _on_read(self, read: ConversationRead) -> None:
-        if read.conversation_id != self._current:
-            return
         self._reading = None
         running = self._running
         messages = read.messages
@@ -312,6 +301,14 @@ class ChatController(QObject):
         self.failed.emit(error)
         self._show(None, ())
 
+    def _forget_reading(self) -> None:
+        """Hear no more of a chat that was being read: another one is wanted."""
+        if self._reading is not None:
+            self._reading.cancel()
+            self._reading.reported.disconnect(self._on_read)
+            self._reading.failed.disconnect(self._on_read_failed)
+            self._reading = None
+
     @Slot(int)
     def _on_deleted(self, conversation_id: int) -> None:
         if self._running is not None and self._running.conversation_id == conversation_id:
@@ -320,24 +317,25 @@ class ChatController(QObject):
             self.new_chat()
 
     def _show(self, conversation_id: int | None, messages: tuple[ShownMessage, ...]) -> None:
-        if conversation_id is None and self._reading is not None:
-            self._reading.cancel()
-            self._reading = None
+        if conversation_id is None:
+            self._forget_reading()
         self._current = conversation_id
         self._widgets.transcript.show_messages(messages)
         running = self._running
         if running is not None and self._is_shown(running):
             self._show_coming(running)
+        self._widgets.status.show_state("")
+        self._show_figures()
         self._widgets.conversations.set_current(conversation_id)
         self._refresh_composer()
         self.conversation_shown.emit(conversation_id)
 
-    def _show_coming(self, running: _Running) -> None:
+    def _show_coming(self, running: RunningAnswer) -> None:
         self._widgets.transcript.open_answer(running.answer, running.waiting)
         if running.stopped:
             self._widgets.transcript.freeze()
 
-    def _is_shown(self, running: _Running) -> bool:
+    def _is_shown(self, running: RunningAnswer) -> bool:
         return running.conversation_id == self._current and self._reading is None
 
     def _refresh_composer(self) -> None:
@@ -356,18 +354,14 @@ class ChatController(QObject):
 
     @Slot()
     def _show_figures(self) -> None:
-        if self._running is not None:
-            self._show_figures_of(self._running)
-
-    def _show_figures_of(self, running: _Running) -> None:
-        trace, status = running.answer.trace, self._widgets.status
-        if trace is None or not self._is_shown(running):
-            return
-        stats = trace.stats
-        status.show_stats(stats)
-        if self._pair is not None and trace.prompt is not None:
-            status.show_context(trace.prompt.n_tokens + stats.n_committed, self._pair.n_ctx)
-        if trace.rounds and not running.stopped:
+        """Show the figures of the last answer on the screen, the coming one as well as one from disk."""
+        status, running = self._widgets.status, self._running
+        traces = [message.trace for message in self._widgets.transcript.messages if message.trace is not None]
+        status.show_stats(traces[-1].stats if traces else SpeculationStats())
+        read = next((trace for trace in reversed(traces) if trace.prompt is not None), None)
+        used = 0 if read is None or read.prompt is None else read.prompt.n_tokens + read.stats.n_committed
+        status.show_context(used, 0 if self._pair is None else self._pair.n_ctx)
+        if running is not None and not running.stopped and self._is_shown(running) and traces and traces[-1].rounds:
             status.show_state("Answering")
 
 

@@ -1,8 +1,10 @@
 """The list of conversations: find one, begin one, rename, delete and take that back."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import datetime
 
-from PySide6.QtCore import QModelIndex, QPoint, QSortFilterProxyModel, Qt, QTimer, Signal, Slot
+from PySide6.QtCore import QItemSelection, QModelIndex, QPoint, QSortFilterProxyModel, Qt, QTimer, Signal, Slot
 from PySide6.QtGui import QAction, QKeySequence, QStandardItem, QStandardItemModel
 from PySide6.QtWidgets import (
     QAbstractItemView,
@@ -22,6 +24,7 @@ from draftlight.history.records import Conversation
 from draftlight.history.store import HistoryStore
 
 _ID = Qt.ItemDataRole.UserRole
+_SEARCHED = _ID + 1  # the title on disk: a row must not leave the list under its editor
 _UNDO_MS = 15_000
 _UNTITLED = "New chat"
 
@@ -35,7 +38,7 @@ class ConversationList(QWidget):
     failed = Signal(object)  # a UserError
 
     def __init__(self, store: HistoryStore, parent: QWidget | None = None) -> None:
-        """List what is in the store."""
+        """Prepare the list; refresh() reads it."""
         super().__init__(parent)
         self.setObjectName("sidebar")
         self._store = store
@@ -44,6 +47,7 @@ class ConversationList(QWidget):
         self._model = QStandardItemModel(self)
         self._found = QSortFilterProxyModel(self)
         self._found.setSourceModel(self._model)
+        self._found.setFilterRole(_SEARCHED)
         self._found.setFilterCaseSensitivity(Qt.CaseSensitivity.CaseInsensitive)
         self._search = QLineEdit(self)
         self._view = QListView(self)
@@ -57,32 +61,38 @@ class ConversationList(QWidget):
         self._arrange()
         self._add_actions()
         self._search.textChanged.connect(self._filter)
-        self._view.selectionModel().currentChanged.connect(self._choose)
+        self._view.selectionModel().selectionChanged.connect(self._choose)
+        self._view.itemDelegate().closeEditor.connect(self._refresh_soon)
         self._model.itemChanged.connect(self._rename)
-        self.refresh()
+        self._tell_if_empty()
 
     @property
     def titles(self) -> list[str]:
         """The titles that are listed now, from the top."""
         return [str(self._found.index(row, 0).data()) for row in range(self._found.rowCount())]
 
+    def lists(self, conversation_id: int) -> bool:
+        """Whether there is such a conversation, also where the search hides it."""
+        return any(self._model.item(row).data(_ID) == conversation_id for row in range(self._model.rowCount()))
+
+    @Slot()
     def refresh(self) -> None:
-        """Read the list again."""
+        """Read the list again; while a title is being edited, once that has ended."""
+        if self._view.state() is not QAbstractItemView.State.EditingState:
+            self._read()
+
+    def _read(self) -> None:
         try:
             conversations = self._store.conversations()
         except UserError as error:
             self.failed.emit(error)
             return
-        self._model.blockSignals(True)
-        selection = self._view.selectionModel()
-        selection.blockSignals(True)
-        self._model.blockSignals(False)
         self._model.itemChanged.disconnect(self._rename)
-        self._model.clear()
-        for conversation in conversations:
-            self._model.appendRow(self._item(conversation))
+        with self._choosing_nothing():
+            self._model.clear()
+            for conversation in conversations:
+                self._model.appendRow(self._item(conversation))
         self._model.itemChanged.connect(self._rename)
-        selection.blockSignals(False)
         self._show_current()
         self._tell_if_empty()
 
@@ -111,7 +121,7 @@ class ConversationList(QWidget):
         self._undo_text.setText(f"Deleted “{_shortened(self._last_deleted.title or _UNTITLED)}”")
         self._undo_bar.show()
         self._undo_timer.start()
-        self.refresh()
+        self._read()
         self.deleted.emit(deleted)
 
     @Slot()
@@ -185,19 +195,24 @@ class ConversationList(QWidget):
     def _item(conversation: Conversation) -> QStandardItem:
         item = QStandardItem(conversation.title or _UNTITLED)
         item.setData(conversation.id, _ID)
+        item.setData(item.text(), _SEARCHED)
         changed = datetime.fromtimestamp(conversation.updated_at).astimezone()
         item.setToolTip(f"{conversation.title or _UNTITLED}\n{changed:%d %B %Y, %H:%M}")
         return item
 
+    @contextmanager
+    def _choosing_nothing(self) -> Iterator[None]:
+        """Let rows come and go: where the marked one goes, Qt marks its neighbour, which is nobody's choice."""
+        self._view.selectionModel().selectionChanged.disconnect(self._choose)
+        yield
+        self._view.selectionModel().selectionChanged.connect(self._choose)
+
     def _show_current(self) -> None:
-        selection = self._view.selectionModel()
-        selection.currentChanged.disconnect(self._choose)
         index = self._index_of(self._current)
         if index.isValid():
             self._view.setCurrentIndex(index)
         else:
-            selection.clear()
-        selection.currentChanged.connect(self._choose)
+            self._view.selectionModel().clear()
 
     def _index_of(self, conversation_id: int | None) -> QModelIndex:
         for row in range(self._found.rowCount()):
@@ -206,11 +221,13 @@ class ConversationList(QWidget):
                 return index
         return QModelIndex()
 
-    @Slot(QModelIndex, QModelIndex)
-    def _choose(self, current: QModelIndex, _previous: QModelIndex) -> None:
-        if current.isValid() and current.data(_ID) != self._current:
-            self._current = int(current.data(_ID))
-            self.chosen.emit(self._current)
+    @Slot(QItemSelection, QItemSelection)
+    def _choose(self, selected: QItemSelection, _deselected: QItemSelection) -> None:
+        """Open what the person selects. A row that is only current is not chosen: the focus alone makes one so."""
+        for index in selected.indexes():
+            if index.data(_ID) != self._current:
+                self._current = int(index.data(_ID))
+                self.chosen.emit(self._current)
 
     @Slot(QStandardItem)
     def _rename(self, item: QStandardItem) -> None:
@@ -218,11 +235,16 @@ class ConversationList(QWidget):
             self._store.rename(int(item.data(_ID)), item.text())
         except UserError as error:
             self.failed.emit(error)
+        self._refresh_soon()
+
+    @Slot()
+    def _refresh_soon(self) -> None:
         QTimer.singleShot(0, self.refresh)  # after the editor has let go of the item
 
     @Slot(str)
     def _filter(self, text: str) -> None:
-        self._found.setFilterFixedString(text.strip())
+        with self._choosing_nothing():
+            self._found.setFilterFixedString(text.strip())
         self._show_current()
         self._tell_if_empty()
 

@@ -15,9 +15,19 @@ from draftlight.ui.chat.figures import summary
 from draftlight.ui.chat.transcript_document import ShownMessage
 from draftlight.ui.jobs import Work
 
+STOPPED = "Stopped by you."
 FAULT = "A fault in the program ended this answer. The log has the details."
 _PERSON = "You"
 _MODEL = "Model"
+_UNFINISHED = {
+    Status.STOPPED: STOPPED,
+    Status.INTERRUPTED: "Draftlight ended in the middle of this answer. This is what had been saved.",
+    Status.STREAMING: "When this chat was opened, the end of this answer was not saved.",
+}
+_LIMITS: dict[str, str] = {
+    StopReason.LENGTH: "Ended at the longest answer that is allowed.",
+    StopReason.CONTEXT_FULL: "Ended because the context is full.",
+}
 _log = logging.getLogger(__name__)
 
 
@@ -104,17 +114,11 @@ def _heading(target: str, draft: str, draft_length: int | None) -> str:
 
 
 def _ending(message: Message) -> str:
-    if message.status is Status.STOPPED:
-        return "Stopped by you."
     if message.status is Status.FAILED:
         return f"This answer failed: {message.error or FAULT}"
-    if message.status is Status.INTERRUPTED:
-        return "Draftlight ended in the middle of this answer. This is what had been saved."
-    if message.stop_reason == StopReason.LENGTH:
-        return "Ended at the longest answer that is allowed."
-    if message.stop_reason == StopReason.CONTEXT_FULL:
-        return "Ended because the context is full."
-    return ""
+    if message.status is Status.COMPLETE:
+        return _LIMITS.get(message.stop_reason, "")
+    return _UNFINISHED[message.status]
 
 
 def _why_no_draft(trace: Trace) -> str:

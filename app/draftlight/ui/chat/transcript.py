@@ -260,9 +260,23 @@ class TranscriptView(QTextBrowser):
 
     @Slot()
     def _draw_again(self) -> None:
+        """Write everything anew; the reader keeps the place and the selection."""
         self.close_card()
-        self._keeping_place(self._writer.rebuild)
+        at_bottom = self._at_bottom()
+        top = self.cursorForPosition(QPoint(self.viewport().width() // 2, 0))
+        above = self.cursorRect(top).top()
+        own = self.textCursor()
+        anchors = [self._writer.anchor_at(place) for place in (top.position(), own.anchor(), own.position())]
+        self._writer.rebuild()
         self._fit_column()
+        places = [0 if anchor is None else self._writer.position_of(anchor) for anchor in anchors]
+        self._select(places[1], places[2])
+        top.setPosition(places[0])
+        if at_bottom:
+            self._to_bottom()
+        else:
+            bar = self.verticalScrollBar()
+            bar.setValue(bar.value() + self.cursorRect(top).top() - above)
         self.viewport().update()
 
     def _step(self, direction: int) -> None:
@@ -343,20 +357,27 @@ class TranscriptView(QTextBrowser):
 
     def _keeping_place(self, change: Callable[[], bool | None]) -> bool | None:
         """Make a change; keep the reader's selection, and stay at the bottom if the reader is there."""
-        bar = self.verticalScrollBar()
-        at_bottom = bar.value() >= bar.maximum() - _AT_BOTTOM
-        before, place = self.textCursor(), bar.value()
+        at_bottom, place = self._at_bottom(), self.verticalScrollBar().value()
+        before = self.textCursor()
         anchor, position = before.anchor(), before.position()
         result = change()
         if before.hasSelection() and self.textCursor().position() != position:
-            end = self.document().characterCount() - 1  # text added at the selection's end must not extend it
-            before.setPosition(min(anchor, end))
-            before.setPosition(min(position, end), QTextCursor.MoveMode.KeepAnchor)
-            self.setTextCursor(before)
-            bar.setValue(place)
+            self._select(anchor, position)  # text added at the selection's end must not extend it
+            self.verticalScrollBar().setValue(place)
         if at_bottom:
             self._to_bottom()
         return result
+
+    def _select(self, anchor: int, position: int) -> None:
+        end = self.document().characterCount() - 1
+        cursor = self.textCursor()
+        cursor.setPosition(min(anchor, end))
+        cursor.setPosition(min(position, end), QTextCursor.MoveMode.KeepAnchor)
+        self.setTextCursor(cursor)
+
+    def _at_bottom(self) -> bool:
+        bar = self.verticalScrollBar()
+        return bar.value() >= bar.maximum() - _AT_BOTTOM
 
     def _to_bottom(self) -> None:
         bar = self.verticalScrollBar()

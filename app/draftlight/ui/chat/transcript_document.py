@@ -4,6 +4,7 @@ Only the last answer ever changes, so only the document's tail is ever replaced.
 """
 
 import time
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -48,6 +49,16 @@ class ShownMessage:
     def spans(self) -> Sequence[TokenSpan]:
         """The answer's tokens."""
         return () if self.trace is None else self.trace.spans
+
+
+@dataclass(frozen=True, slots=True)
+class Anchor:
+    """A place in the conversation that a rebuild does not move: UTF-16 units into a token, or into the message."""
+
+    message: int
+    token: int | None
+    offset: int
+    from_end: bool = False  # counted from the message's end: it lies in the notes
 
 
 @dataclass(slots=True)
@@ -173,14 +184,35 @@ class TranscriptDocument:
         else:
             self.clear()
 
-    def message_at(self, position: int) -> ShownMessage | None:
-        """Return the message that stands at that place."""
-        found = None
-        for message in self.messages:
-            if message.start > position:
-                break
-            found = message
-        return found
+    def anchor_at(self, position: int) -> Anchor | None:
+        """Return what stands at that place, None where nothing does."""
+        number = bisect_right(self.messages, position, key=lambda message: message.start) - 1
+        if number < 0:
+            return None
+        message = self.messages[number]
+        entry = self.index.entry_near(position)
+        if entry >= 0 and (place := self.index.entry(entry)).owner is message and position <= place.end:
+            return Anchor(number, place.number, position - place.start)
+        from_end = position >= message.end > message.body
+        return Anchor(number, None, position - (message.end if from_end else message.start), from_end=from_end)
+
+    def position_of(self, anchor: Anchor) -> int:
+        """Return where that stands now. A token that is no longer shown gives way to the one before it."""
+        message = self.messages[anchor.message]
+        if anchor.token is None:
+            position = (message.end if anchor.from_end else message.start) + anchor.offset
+            return min(position, self._document.characterCount() - 1)
+
+        def number_of(entry: int) -> int:
+            place = self.index.entry(entry)
+            return place.number if place.owner is message else len(message.spans)
+
+        entries = range(self.index.entry_near(message.body - 1) + 1, len(self.index))
+        shown = bisect_right(entries, anchor.token, key=number_of)
+        if shown == 0:
+            return message.body
+        place = self.index.entry(entries[shown - 1])
+        return min(place.end, place.start + anchor.offset)
 
     def flush(self, deadline: float | None = None) -> bool:
         """Bring the live answer's tail up to date until the deadline (time.perf_counter); tell whether all is drawn."""

@@ -53,7 +53,9 @@ class ModelPicker(QFrame):
         self.setObjectName("bar")
         self._files = files
         self._list_models = list_models
-        self._pair: PairSettings | None = None
+        self._pair: PairSettings | None = None  # as shown
+        self._asked: PairSettings | None = None  # as wanted: how a next choice is to be loaded
+        self._same_again = True  # choosing what is shown is a choice, too
         self._models: tuple[ModelFile, ...] = ()
         self._checked: DraftsChecked | None = None
         self._checking: Job | None = None
@@ -101,7 +103,7 @@ class ModelPicker(QFrame):
 
     @property
     def has_pair(self) -> bool:
-        """Whether a pair is in force or being loaded."""
+        """Whether a pair was chosen; loading it may have failed."""
         return self._pair is not None
 
     @Slot()
@@ -109,20 +111,20 @@ class ModelPicker(QFrame):
         """Look at the disk again, in the background."""
         self._run(find_models(self._list_models))
 
-    def show_pair(self, pair: PairSettings | None) -> None:
-        """Show which pair is in force, without choosing it."""
-        changed = pair is not None and (self._pair is None or pair.target != self._pair.target)
-        self._pair = pair
+    def show_pair(self, pair: PairSettings, asked: PairSettings | None = None) -> None:
+        """Show which pair is in force, without choosing it; `asked` is how it was wanted where it works otherwise."""
+        changed = self._pair is None or pair.target != self._pair.target
+        self._pair, self._asked, self._same_again = pair, asked or pair, False
         if changed:
             self._checked = None
         self._refill()
         if changed:
             self._check()
 
-    def show_seed(self, seed: int) -> None:
-        """Show the seed that the last answer was made with."""
-        with QSignalBlocker(self._seed):
-            self._seed.setValue(min(seed, _LARGEST_SPIN))
+    @Slot()
+    def let_choose_again(self) -> None:
+        """Take the choice of what is shown for a new one: it is not loaded, or no longer sound."""
+        self._same_again = True
 
     @Slot()
     def next_highlight(self) -> None:
@@ -264,10 +266,10 @@ class ModelPicker(QFrame):
         target, draft = str(self._targets.currentData(_VALUE) or ""), str(self._drafts.currentData(_VALUE))
         if not target:
             return
-        base = self._pair or PairSettings(Path(target))
         file = None if draft in (NGRAM, NO_DRAFT) else Path(draft)
+        base = self._asked or PairSettings(Path(target))
         pair = replace(base, target=Path(target), draft=file, ngram=draft == NGRAM)
-        if pair != self._pair:
+        if self._same_again or self._pair is None or _models_of(pair) != _models_of(self._pair):
             self.pair_chosen.emit(pair)
 
     @Slot(bool)
@@ -306,6 +308,11 @@ def _fill(combo: QComboBox, items: Sequence[QStandardItem], chosen: str) -> None
             model.appendRow(item)
         combo.setCurrentIndex(next((row for row, item in enumerate(items) if item.data(_VALUE) == chosen), -1))
         combo.view().setMinimumWidth(_POPUP_WIDTH)
+
+
+def _models_of(pair: PairSettings) -> tuple[Path, Path | None, bool]:
+    """Return what the lists show of a pair; the rest is how it is loaded."""
+    return pair.target, pair.draft, pair.ngram
 
 
 def _name(path: Path) -> str:
