@@ -20,10 +20,6 @@ sys.path.remove(str(ROOT / "packaging"))
 
 BASE_PYTHON = getattr(sys, "_base_executable", sys.executable)  # a person starts it by no venv's Python
 LAUNCHER = (BASE_PYTHON, str(ROOT / "app"), "--version")
-    getattr(sys, "_base_executable", sys.executable),
-    str(ROOT / "app"),
-    "--version",
-)  # as a person starts it: by no venv's Python
 PROGRAM = (str(bootstrap.PYTHON), "-P", "-m", "draftlight", "--version")
 ADDED_SECONDS = 0.3
 RUNS = 7
