@@ -67,8 +67,10 @@ def test_the_same_pair_can_be_chosen_again_after_its_loading_was_given_up(
     qtbot: QtBot, opening: Callable[..., Opened]
 ) -> None:
     opened = opening()
+    opened.loader.go_on.clear()
     opened.window.start(None)
     opened.window.loader.cancel()
+    opened.loader.go_on.set()
     settle(qtbot, opened)
     assert opened.loader.loaded == []
     choose(opened, "Target", "big-target")

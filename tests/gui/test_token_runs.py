@@ -2,6 +2,7 @@
 
 from itertools import pairwise
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,6 +17,13 @@ def test_a_cluster_of_several_tokens_is_drawn_whole_in_its_worst_fate() -> None:
     assert runs(family) == [Piece(FAMILY, TokenFate.REJECTED)]
     accent = [Piece("cafe", TokenFate.ACCEPTED), Piece("\u0301s", TokenFate.CORRECTION)]
     assert runs(accent) == [Piece("caf", TokenFate.ACCEPTED), Piece("e\u0301s", TokenFate.CORRECTION)]
+
+
+@pytest.mark.parametrize("after", ["\U00018d1f", "\U0001f600", FAMILY])
+def test_no_character_behind_thai_text_is_cut(after: str) -> None:
+    assert runs([Piece("\u0e01", TokenFate.PENDING), Piece(after, TokenFate.PENDING)]) == [
+        Piece("\u0e01" + after, TokenFate.PENDING)
+    ]
 
 
 @given(st.lists(st.tuples(st.text(max_size=4), st.sampled_from(list(TokenFate))), max_size=12))

@@ -28,6 +28,7 @@ _LEAST_FAVOURABLE = (
 _SEVERITY = {fate: len(_LEAST_FAVOURABLE) - place for place, fate in enumerate(_LEAST_FAVOURABLE)}
 
 _SURROGATES = range(0xD800, 0xE000)
+_SECOND_HALVES = range(0xDC, 0xE0)  # the upper byte of the unit
 # Characters that Qt's documents keep for themselves or cannot hold, each replaced by one unit of the same width; a
 # carriage return is left out, because Qt would make a paragraph of it.
 _REPLACED: dict[int, str | None] = dict.fromkeys((*_SURROGATES, 0xFDD0, 0xFDD1, 0xFFFC, 0xFFFE, 0xFFFF), "�")
@@ -76,6 +77,8 @@ def runs(pieces: Sequence[Piece]) -> list[Piece]:
     start = 0
     while start < total:
         end = finder.toNextBoundary()
+        if _splits_a_pair(units, end):  # Qt's finder does that behind Thai text
+            continue
         if end <= start:
             end = total
         while ends[first] <= start:
@@ -87,6 +90,11 @@ def runs(pieces: Sequence[Piece]) -> list[Piece]:
         clusters.append(Piece(units[2 * start : 2 * end].decode("utf-16-le"), fate))
         start = end
     return _merge(clusters)
+
+
+def _splits_a_pair(units: bytes, place: int) -> bool:
+    """Whether the unit at that place of well-formed UTF-16 is the second half of a character."""
+    return 0 <= 2 * place < len(units) and units[2 * place + 1] in _SECOND_HALVES
 
 
 def _merge(pieces: Sequence[Piece]) -> list[Piece]:
