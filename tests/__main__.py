@@ -14,6 +14,8 @@ import bootstrap  # noqa: E402 - found through the line above
 
 OURS = ["app", "tests", "packaging"]
 SET_UP = sorted(path.name for path in (ROOT / "packaging").glob("*.py"))
+SHARED = sorted(path.name for path in (ROOT / "tests").glob("*.py") if path.name != "__main__.py")
+ROOMS = ["unit", "integration", "gui", "e2e"]
 
 # What is run, from the top of the checkout: a heading, then a program of .venv with its arguments.
 CHECKS = [
@@ -22,6 +24,7 @@ CHECKS = [
     ("types", ["mypy"]),
     # Apart, because both launchers are called __main__.
     ("types of the set-up", ["mypy", *(f"packaging/{name}" for name in SET_UP), "app/__main__.py"]),
+    ("types of the tests", ["mypy", *(f"tests/{room}" for room in ROOMS), *(f"tests/{name}" for name in SHARED)]),
     ("types of the test command", ["mypy", "tests/__main__.py"]),
     ("layers", ["lint-imports"]),
     ("tests", ["pytest"]),

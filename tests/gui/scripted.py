@@ -125,7 +125,8 @@ def play(trace: Trace, rounds: Iterable[Round]) -> list[int]:
         before = trace.rounds[-1].text_length if trace.rounds else 0
         length = before + sum(map(len, played.drafted[: played.n_accepted])) + len(played.own or "")
         drafted, verified = round_events(len(trace.rounds), 0, played, length)
-        firsts += [trace.apply(event).first for event in (*drafted, verified)]
+        events: list[TokenDrafted | RoundVerified] = [*drafted, verified]
+        firsts += [trace.apply(event).first for event in events]
     return firsts
 
 
@@ -159,7 +160,8 @@ class StoryDecoder(SpeculativeDecoder):
         self.requests.append(request)
         yield PromptEvaluated(len(request.prompt), len(request.prompt), 0, 0.02)
         self._fail(None)
-        text, tokens, ledger = "", [], StatsLedger(n_prompt=len(request.prompt))
+        text, ledger = "", StatsLedger(n_prompt=len(request.prompt))
+        tokens: list[int] = []
         reason = StopReason.END_TOKEN
         for number, played in enumerate(self.rounds):
             if number == self.hold_at:

@@ -21,7 +21,7 @@ class Listed:
 
     def __init__(self, store: HistoryStore) -> None:
         self.store = store
-        self.ids = []
+        self.ids: list[int] = []
         for title in reversed(TITLES):
             self.ids.insert(0, store.create_conversation().id)
             store.rename(self.ids[0], title)

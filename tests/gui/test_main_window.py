@@ -1,6 +1,7 @@
 """The window's rules: it opens without models, loads them after, remembers choices, and closes at any time."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from PySide6.QtCore import Qt
@@ -11,7 +12,6 @@ from pytestqt.qtbot import QtBot
 from draftlight.errors import UserError
 from draftlight.history.records import Status
 from draftlight.settings import ColorScheme, Highlight, Settings
-from draftlight.ui.main_window import MainWindow, WindowParts
 from gui.opened import Opened
 from gui.scripted import PAIR, StoryDecoder
 
@@ -129,15 +129,10 @@ def test_settings_that_cannot_be_saved_are_told_and_closing_goes_on(
     def refuse(_settings: Settings) -> None:
         raise UserError("The disk is full.", "Free some space.")
 
-    monkeypatch.setattr(opened.window, "_parts", WindowParts(**{**parts_of(opened.window), "save_settings": refuse}))
+    monkeypatch.setattr(opened.window, "_parts", replace(opened.window._parts, save_settings=refuse))
     opened.window.close()
     assert opened.window.notices.sentences == ["The disk is full. Free some space."]
     assert not opened.window.isVisible()
-
-
-def parts_of(window: MainWindow) -> dict[str, object]:
-    parts = window._parts
-    return {name: getattr(parts, name) for name in parts.__dataclass_fields__}
 
 
 def test_every_shortcut_is_listed_and_none_is_given_twice(ready: Callable[..., Opened]) -> None:

@@ -148,7 +148,7 @@ def test_the_settings_are_shown_and_choices_read_back(
     assert picker.draft_length == 0
     with qtbot.waitSignal(picker.options_changed):
         picker.next_highlight()
-    assert picker.highlight is Highlight.OFF
+    assert picker.highlight.value == "off"
 
 
 def test_a_fixed_seed_is_used_again_and_a_fresh_one_is_none(build: Callable[..., ModelPicker], folder: Path) -> None:
