@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import socket
 import subprocess
 import sys
@@ -132,7 +133,8 @@ def test_a_native_crash_leaves_a_stack(edge: Edge) -> None:
 
 def test_a_reader_who_leaves_ends_it_quietly(edge: Edge) -> None:
     line = "[sys.stdout.write(chr(120) * 1000 + chr(10)) for _ in range(10_000)]; sys.stdout.flush(); return 0"
-    script = f"{sys.executable} -c '{FAULTY.format(body=line)}' | head -n 1 > /dev/null; echo ${{PIPESTATUS[0]}}"
+    program = f"{shlex.quote(sys.executable)} -c '{FAULTY.format(body=line)}'"
+    script = f"{program} | head -n 1 > /dev/null; echo ${{PIPESTATUS[0]}}"
     done = subprocess.run(  # noqa: S603 - our own program
         ["/bin/bash", "-c", script],
         capture_output=True,
