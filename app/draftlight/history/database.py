@@ -13,7 +13,7 @@ from draftlight.errors import UserError
 from draftlight.history.schema import VERSION, migrate, version_of
 from draftlight.paths import make_folder, move_aside
 
-_MAGIC = b"SQLite format 3\0"
+_SMALLEST_PAGE = 512  # bytes: no database that holds anything is smaller
 _BUSY_SECONDS = 3.0  # how long another writer is waited for
 _DAMAGED = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 _UNWRITABLE = frozenset({sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM})
@@ -126,22 +126,31 @@ def _connect(name: str, *, uri: bool = False) -> sqlite3.Connection:
 
 def _connect_to_read(path: Path) -> sqlite3.Connection:
     """Connect without writing; where not even the files beside it can be made, take the main file as it stands."""
-    uri = f"{path.absolute().as_uri()}?mode=ro"
     try:
-        return _connect(uri, uri=True)
+        return _connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
     except sqlite3.OperationalError:
-        return _connect(f"{uri}&immutable=1", uri=True)
+        return _connect_to_main_file(path)
+
+
+def _connect_to_main_file(path: Path) -> sqlite3.Connection:
+    """Connect to the main file as it stands: no lock, no log, nothing written."""
+    return _connect(f"{path.absolute().as_uri()}?mode=ro&immutable=1", uri=True)
 
 
 def _may_be_a_database(path: Path) -> bool:
-    """Look at the first bytes before SQLite does: it would empty the log beside a file that it finds unusable."""
+    """Look at the first page alone: opened fully, SQLite would empty the log beside a file that it finds unusable.
+
+    SQLite must do the looking. To close a file of our own would drop the locks of every connection of this process
+    (POSIX), and the next program to leave would delete the log that these still write to.
+    """
     try:
-        with path.open("rb") as stream:
-            head = stream.read(len(_MAGIC))
-    except OSError:
-        return True  # not there yet, or for SQLite to say
+        size = path.stat().st_size
+        if size >= _SMALLEST_PAGE:
+            _connect_to_main_file(path).close()
+    except (OSError, sqlite3.DatabaseError) as error:  # not there yet, or for the full opening to say
+        return not isinstance(error, sqlite3.Error) or _code(error) != sqlite3.SQLITE_NOTADB
     log = _log(path)
-    return head == _MAGIC or (not head and not (log.exists() and log.stat().st_size))
+    return size >= _SMALLEST_PAGE or (size == 0 and not (log.exists() and log.stat().st_size))
 
 
 def _is_whole(path: Path) -> bool:

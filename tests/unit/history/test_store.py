@@ -216,6 +216,23 @@ def test_lists_can_be_read_while_an_answer_is_written(path: Path, store: History
     assert store.rounds(answer.id) == tuple(str(n) for n in range(1, n_lines + 1))
 
 
+def test_a_program_that_leaves_keeps_the_log_of_one_that_stays(path: Path, store: HistoryStore) -> None:
+    """SQLite deletes the log with its last user: a second opening here must not hide the first from other programs."""
+    HistoryStore.open(path).close()  # as each answer does, on the engine's thread
+    other = (
+        "import pathlib, sys; from draftlight.history.store import HistoryStore\n"
+        "with HistoryStore.open(pathlib.Path(sys.argv[1])) as store: print(len(store.conversations()))"
+    )
+
+    def listed_by_another() -> int:
+        command = [sys.executable, "-c", other, str(path)]
+        return int(subprocess.run(command, check=True, capture_output=True).stdout)  # noqa: S603 - our own program
+
+    assert listed_by_another() == 0
+    store.create_conversation()
+    assert listed_by_another() == 1
+
+
 def test_a_store_refuses_another_thread(store: HistoryStore) -> None:
     caught: list[BaseException] = []
 
