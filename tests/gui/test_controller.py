@@ -6,7 +6,7 @@ from pathlib import Path
 
 from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QPlainTextEdit
+from PySide6.QtWidgets import QLabel, QPlainTextEdit
 from pytestqt.qtbot import QtBot
 
 from draftlight.engine.events import TokenFate
@@ -105,6 +105,17 @@ def test_what_was_typed_meanwhile_is_kept_behind_a_restored_text(qtbot: QtBot) -
     composer.restore("first")
     composer.restore("zeroth")
     assert composer.text == "zeroth\nfirst"
+
+
+def test_while_an_answer_comes_no_hint_says_that_enter_sends(qtbot: QtBot) -> None:
+    composer = Composer()
+    qtbot.addWidget(composer)
+    shown = composer.findChild(QLabel)
+    assert isinstance(shown, QLabel)
+    assert "Enter sends" in shown.text()
+    composer.set_answering(answering=True)
+    assert "Enter sends" not in shown.text()
+    assert "Esc" in shown.text()
 
 
 def test_a_failed_answer_says_why_and_keeps_the_question(qtbot: QtBot, screen: Screen) -> None:

@@ -1,12 +1,14 @@
 """How answers end: what is not on disk is said, nothing stays undecided, the figures are those of the chat shown."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from pytestqt.qtbot import QtBot
 
 from draftlight.engine.events import TokenFate
 from draftlight.errors import UserError
-from draftlight.history.records import Status
+from draftlight.history.records import Message, Role, Status
+from draftlight.ui.chat.shown_messages import closing_notes
 from gui.opened import QUESTION, READY, Screen
 from gui.scripted import FullDisk, Round, StoryDecoder
 
@@ -148,3 +150,24 @@ def test_the_status_of_a_chat_does_not_follow_into_another(qtbot: QtBot, build: 
     screen.controller.stop()
     screen.finish(qtbot)
     assert "Stopped" not in screen.widgets.status.text
+
+
+def test_an_answer_of_which_nothing_was_saved_says_so() -> None:
+    row = Message(
+        id=2,
+        conversation_id=1,
+        parent_id=1,
+        role=Role.ASSISTANT,
+        text="",
+        status=Status.INTERRUPTED,
+        stop_reason="",
+        error="",
+        settings=None,
+        stats="",
+        created_at=0.0,
+        updated_at=0.0,
+    )
+    (note,) = closing_notes(row, None)
+    assert "before any of this answer was saved" in note
+    (note,) = closing_notes(replace(row, text="Half"), None)
+    assert "This is what had been saved" in note

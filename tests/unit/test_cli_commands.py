@@ -294,6 +294,11 @@ def test_probe_writes_what_the_probe_found(terminal: Terminal) -> None:
     assert json.loads(out)["target"] == "t.gguf"
 
 
+def test_models_says_that_a_named_folder_is_none(terminal: Terminal, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="is not a folder"):
+        terminal.run("models", str(tmp_path / "missing"))
+
+
 def test_models_names_what_is_wrong_with_a_file(
     terminal: Terminal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from draftlight import paths
 from draftlight.cli.arguments import Arguments
 from draftlight.cli.json_lines import write_line
+from draftlight.errors import UserError
 from draftlight.library.kinds import ModelKind
 from draftlight.library.pairing import PairVerdict, check_pair
 from draftlight.library.scanner import ModelFile, list_models
@@ -16,7 +17,10 @@ _MEGABYTE = 1_000_000
 
 
 def run(arguments: Arguments) -> int:
-    """List the models of our own folders and of those that were named; return the exit status."""
+    """List the models of our own folders and of those that were named; return the exit status. Raises UserError."""
+    for folder in arguments.folders:
+        if not folder.is_dir():
+            raise UserError(f"{folder} is not a folder.", "Name a folder that holds GGUF files.")
     models = list_models((*paths.models_dirs(), *arguments.folders))
     verdicts = pair_verdicts(models)
     if arguments.json:

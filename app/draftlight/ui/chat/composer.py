@@ -7,6 +7,7 @@ from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QPlainTextEdit, QPush
 _MOST_LINES = 9
 _WRAPPED_AT_WORDS = 20_000  # characters
 _HINT = "Enter sends, Shift+Enter starts a new line"
+_ANSWERING = "Esc stops the answer; what you write now can be sent after it"
 
 
 class _Entry(QPlainTextEdit):
@@ -163,6 +164,7 @@ class Composer(QFrame):
         typed = not self._entry.document().isEmpty()  # cheap, also for a pasted megabyte
         possible = not self._obstacle or (self._passing and not self._waiting)
         self._button.setEnabled(self._answering or (typed and possible))
+        hint = _ANSWERING if self._answering else _HINT
         self._state.setText(
-            f"{self._obstacle}; your message will go out then" if self._waiting else self._obstacle or _HINT
+            f"{self._obstacle}; your message will go out then" if self._waiting else self._obstacle or hint
         )

@@ -19,6 +19,7 @@ STOPPED = "Stopped by you."
 FAULT = "A fault in the program ended this answer. The log has the details."
 _PERSON = "You"
 _MODEL = "Model"
+_NOTHING_SAVED = "Draftlight ended before any of this answer was saved. Ctrl+R asks again."
 _UNFINISHED = {
     Status.STOPPED: STOPPED,
     Status.INTERRUPTED: "Draftlight ended in the middle of this answer. This is what had been saved.",
@@ -118,6 +119,8 @@ def _ending(message: Message) -> str:
         return f"This answer failed: {message.error or FAULT}"
     if message.status is Status.COMPLETE:
         return _LIMITS.get(message.stop_reason, "")
+    if message.status is Status.INTERRUPTED and not message.text:
+        return _NOTHING_SAVED
     return _UNFINISHED[message.status]
 
 
