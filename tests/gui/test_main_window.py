@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QAction
-from PySide6.QtWidgets import QMessageBox, QWidget
+from PySide6.QtWidgets import QApplication, QMessageBox, QPushButton, QWidget
 from pytestqt.qtbot import QtBot
 
 from draftlight.errors import UserError
@@ -25,6 +25,18 @@ def test_a_message_goes_all_the_way_from_the_keyboard_to_the_disk(qtbot: QtBot, 
     assert "Paris" in opened.window.transcript.toPlainText()
     assert opened.decoder.requests[0].draft_length == 3
     assert opened.decoder.requests[0].sampling.temperature == pytest.approx(0.8)
+
+
+def test_an_example_is_ready_to_be_sent_and_gives_way_to_the_next(qtbot: QtBot, ready: Callable[..., Opened]) -> None:
+    opened = ready()
+    examples = [button for button in opened.window.welcome.findChildren(QPushButton) if button.isVisible()]
+    for example in examples[:2]:
+        qtbot.mouseClick(example, Qt.MouseButton.LeftButton)
+        assert opened.window.composer.text == example.text()
+        assert QApplication.focusWidget() is opened.window.composer.focusProxy()
+    qtbot.keyClicks(opened.window.composer.focusProxy(), " Really.")
+    qtbot.mouseClick(examples[0], Qt.MouseButton.LeftButton)
+    assert f"{examples[1].text()} Really." in opened.window.composer.text, "own words stay"
 
 
 def test_a_message_entered_while_the_models_load_goes_out_when_they_are_ready(

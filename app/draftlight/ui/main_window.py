@@ -231,7 +231,7 @@ class MainWindow(QMainWindow):
         self.controller.conversation_shown.connect(self._choose_page)
         self.controller.conversation_shown.connect(self._remember_conversation)
         self.controller.answering.connect(self._choose_page)
-        self.welcome.example_chosen.connect(self.composer.restore)
+        self.welcome.example_chosen.connect(self.composer.suggest)
         self.welcome.file_asked.connect(self._open_file)
         self.welcome.look_asked.connect(self.picker.look_for_models)
 

@@ -78,6 +78,7 @@ class Composer(QFrame):
         self._answering = False
         self._obstacle = ""
         self._passing = False
+        self._suggested = ""
         self._waiting = False  # what is typed was entered, and goes out once the obstacle has passed
         below = QHBoxLayout()
         below.addWidget(self._state, 1)
@@ -104,6 +105,15 @@ class Composer(QFrame):
         self._entry.wrap_for(len(text) + len(typed))
         self._entry.setPlainText(f"{text}\n{typed}" if typed else text)
         self._entry.moveCursor(self._entry.textCursor().MoveOperation.End)
+
+    @Slot(str)
+    def suggest(self, text: str) -> None:
+        """Offer a text to send: Enter sends it. It takes the place of an earlier suggestion, never of own words."""
+        if self.text == self._suggested:
+            self._entry.clear()
+        self.restore(text)
+        self._suggested = text
+        self.setFocus()
 
     def set_obstacle(self, obstacle: str, *, passing: bool = False) -> None:
         """Say why a message cannot be sent now; empty where it can. What is entered waits for a `passing` obstacle."""
