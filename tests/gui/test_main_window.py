@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QAction
+from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QMessageBox, QPushButton, QWidget
 from pytestqt.qtbot import QtBot
 
@@ -27,15 +28,17 @@ def test_a_message_goes_all_the_way_from_the_keyboard_to_the_disk(qtbot: QtBot, 
     assert opened.decoder.requests[0].sampling.temperature == pytest.approx(0.8)
 
 
-def test_an_example_is_ready_to_be_sent_and_gives_way_to_the_next(qtbot: QtBot, ready: Callable[..., Opened]) -> None:
+def test_an_example_is_ready_to_be_sent_and_gives_way_to_the_next(ready: Callable[..., Opened]) -> None:
     opened = ready()
+    entry = opened.window.composer.focusProxy()
+    assert entry is not None
     examples = [button for button in opened.window.welcome.findChildren(QPushButton) if button.isVisible()]
     for example in examples[:2]:
-        qtbot.mouseClick(example, Qt.MouseButton.LeftButton)
+        QTest.mouseClick(example, Qt.MouseButton.LeftButton)
         assert opened.window.composer.text == example.text()
-        assert QApplication.focusWidget() is opened.window.composer.focusProxy()
-    qtbot.keyClicks(opened.window.composer.focusProxy(), " Really.")
-    qtbot.mouseClick(examples[0], Qt.MouseButton.LeftButton)
+        assert QApplication.focusWidget() is entry
+    QTest.keyClicks(entry, " Really.")
+    QTest.mouseClick(examples[0], Qt.MouseButton.LeftButton)
     assert f"{examples[1].text()} Really." in opened.window.composer.text, "own words stay"
 
 
