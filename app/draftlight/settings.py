@@ -22,10 +22,12 @@ MAX_DRAFT_LENGTH = 16
 
 
 class KvType(StrEnum):
-    """How the cache of keys and values is stored."""
+    """How the cache of keys and values is stored: AUTO is whichever measures best."""
 
+    AUTO = "auto"
     Q8_0 = "q8_0"
     F16 = "f16"
+    F32 = "f32"
 
 
 @dataclass(frozen=True, slots=True)

@@ -192,7 +192,7 @@ class ChatService:
             "",
             parent_id=question.id,
             status=Status.STREAMING,
-            settings=_made_with(self._pair.settings, request),
+            settings=_made_with(self._pair.settings, request, decoder.mode_for(request)),
         )
         yield from _Recording(store, answer, self._clock).of(decoder.generate(request, cancel))
 
@@ -333,7 +333,7 @@ def _seed(options: GenerationOptions) -> int:
     return options.seed
 
 
-def _made_with(pair: PairSettings, request: GenerationRequest) -> AnswerSettings:
+def _made_with(pair: PairSettings, request: GenerationRequest, mode: Mode) -> AnswerSettings:
     """What the answer's row remembers, so that it can be made again."""
     drafts_without_model = NGRAM if pair.ngram else NO_DRAFT
     return AnswerSettings(
@@ -342,6 +342,6 @@ def _made_with(pair: PairSettings, request: GenerationRequest) -> AnswerSettings
         draft=drafts_without_model if pair.draft is None else pair.draft.name,
         draft_length=request.draft_length,
         temperature=request.sampling.temperature,
-        mode=request.mode,
+        mode=mode,
         sampling=dumps(asdict(request.sampling)),
     )

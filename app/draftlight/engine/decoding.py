@@ -10,6 +10,7 @@ from draftlight.engine.context import Context
 from draftlight.engine.controller import DraftLengthController, controller_for
 from draftlight.engine.drafting.base import Drafter
 from draftlight.engine.events import (
+    DraftSource,
     Event,
     GenerationFinished,
     PromptEvaluated,
@@ -36,7 +37,11 @@ class Mode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class GenerationRequest:
-    """One answer to be generated. `draft_length` None is AUTO: the controller chooses K each round."""
+    """One answer to be generated. `draft_length` None is AUTO: the controller chooses K each round.
+
+    `sources` are those that may draft, None for all that are loaded; `mode` None is the pair's own best. `earlier` are
+    further texts of the same conversation to draft from: turns that no longer fit, answers that were written anew.
+    """
 
     prompt: tuple[int, ...]
     sampling: SamplingParams
@@ -44,7 +49,9 @@ class GenerationRequest:
     draft_length: int | None = 3
     max_new_tokens: int = 512
     stop: tuple[str, ...] = ()
-    mode: Mode = Mode.FAST
+    mode: Mode | None = None
+    sources: frozenset[DraftSource] | None = None
+    earlier: tuple[tuple[int, ...], ...] = ()
 
 
 class ContextOverflow(UserError):
@@ -83,6 +90,10 @@ class SpeculativeDecoder:
     def exact_widths(self) -> frozenset[int] | None:
         """Verify widths bit-equal to width 1; None where nobody measured: EXACT then works like FAST."""
         return self._parts.exact_widths
+
+    def mode_for(self, request: GenerationRequest) -> Mode:
+        """Return the mode that was asked for, or the one that this pair merits."""
+        return Mode.FAST if request.mode is None else request.mode
 
     def generate(self, request: GenerationRequest, cancel: CancelToken) -> Iterator[Event]:
         """Report the answer as it comes; the last event is GenerationFinished, also after a cancel.

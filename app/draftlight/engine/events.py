@@ -103,12 +103,28 @@ class TokenDrafted:
 
 
 @dataclass(frozen=True, slots=True)
+class Reasoning:
+    """Why a draft was as long as it was: the controller's own figures, made before the verify.
+
+    `expected` is E, the tokens this round should commit, the target's own included; `cost` is C, what the round should
+    cost in plain steps; `rate` is rho, the tokens a plain step's time should bring at the best choice. A round pays
+    where E exceeds rho C. `acceptance` are the predicted chances of each drafted token, each given those before it.
+    """
+
+    acceptance: tuple[float, ...]
+    expected: float
+    cost: float
+    rate: float
+
+
+@dataclass(frozen=True, slots=True)
 class RoundVerified:
     """One round: a draft of `drafted` tokens (none in plain decoding) and one verify.
 
     `target_token` is the correction, the bonus or the plain token; None where an accepted end token, a stop string
     or the length limit ended the answer inside the draft. `text_length` is how many characters of the answer may be
-    shown: less than all while its tail could still become a stop string.
+    shown: less than all while its tail could still become a stop string. Of the drafted tokens the first `n_submitted`
+    were verified: the controller may leave out a tail that is not worth its row, which then counts as not reached.
     """
 
     round: int
@@ -120,6 +136,8 @@ class RoundVerified:
     verify_ms: float
     host_ms: float
     no_draft_reason: str = ""  # why nothing was drafted, in words; empty where something was
+    n_submitted: int = 0
+    reasoning: Reasoning | None = None  # of AUTO only
     event: Literal["round"] = "round"
 
     @property

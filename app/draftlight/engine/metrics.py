@@ -26,6 +26,10 @@ class SpeculationStats:
     verify_ms: float = 0.0
     host_ms: float = 0.0
     n_near_ties: int = 0
+    saved_ms: float = 0.0  # by the measured cost of plain steps; negative where drafting cost time; 0 where unmeasured
+    mode: str = ""  # exact or fast, as it was done
+    n_audits: int = 0  # EXACT: rows that were evaluated again alone
+    n_audit_failures: int = 0  # of them, rows whose bits differed
 
     @property
     def acceptance_rate(self) -> float:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import Any, Self
 
 import numpy as np
@@ -163,8 +164,9 @@ class LlamaModel:
         params.n_batch = params.n_ubatch = MAX_BATCH
         params.n_outputs_max = MAX_ROWS
         params.n_threads = params.n_threads_batch = self.n_threads
-        params.flash_attn_type = lib.LLAMA_FLASH_ATTN_TYPE_ENABLED
-        params.type_k = params.type_v = lib.GGML_TYPE_Q8_0 if options.kv_type is KvType.Q8_0 else lib.GGML_TYPE_F16
+        kv_type, flash = _cache(lib, options)
+        params.type_k = params.type_v = kv_type
+        params.flash_attn_type = flash
         params.swa_full = True
         params.no_perf = True
         native_log.forget_errors()  # of the load, which went well
@@ -323,6 +325,17 @@ class LlamaModel:
     def __exit__(self, *_: object) -> None:
         """Close the model."""
         self.close()
+
+
+def _cache(lib: ModuleType, options: ModelOptions) -> tuple[int, int]:
+    """Return the cache's ggml type, and whether flash attention is used.
+
+    A quantised cache needs it. On a processor the others are faster without it, by far at a thousand tokens and more.
+    """
+    types = {KvType.F16: lib.GGML_TYPE_F16, KvType.F32: lib.GGML_TYPE_F32}
+    kv_type: int = types.get(options.kv_type, lib.GGML_TYPE_Q8_0)
+    flash = kv_type == lib.GGML_TYPE_Q8_0 or options.n_gpu_layers != 0
+    return kv_type, lib.LLAMA_FLASH_ATTN_TYPE_ENABLED if flash else lib.LLAMA_FLASH_ATTN_TYPE_DISABLED
 
 
 def _identity_of_readable(path: Path) -> FileIdentity:
