@@ -52,7 +52,7 @@ class Context:
         A model that cannot drop part of its memory starts anew. Within a text that would be far too slow, so there
         advance() raises instead.
         """
-        keep = min(self.shared_prefix(sequence), len(sequence) - 1)
+        keep = max(0, min(self.shared_prefix(sequence), len(sequence) - 1))
         try:
             self._roll_back(keep)
         except CannotRollBack:

@@ -91,6 +91,15 @@ class SpeculativeDecoder:
         """Verify widths bit-equal to width 1; None where nobody measured: EXACT then works like FAST."""
         return self._parts.exact_widths
 
+    @property
+    def end_tokens(self) -> frozenset[int]:
+        """Ids that end an answer."""
+        return frozenset(filter(self._parts.tokenizer.is_end, range(self._parts.target.n_vocab)))
+
+    def forget(self) -> None:
+        """Empty the target's cache, so that the next answer reads its whole prompt: what a fair measurement needs."""
+        self._parts.target.begin(())
+
     def mode_for(self, request: GenerationRequest) -> Mode:
         """Return the mode that was asked for, or the one that this pair merits."""
         return Mode.FAST if request.mode is None else request.mode

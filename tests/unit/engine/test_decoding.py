@@ -277,3 +277,18 @@ def test_plain_and_speculative_tell_the_same_p_for_the_same_committed_token() ->
     left = [token.p for report in rounds(plain) for token in report.committed]
     right = [token.p for report in rounds(drafted) for token in report.committed]
     assert left == pytest.approx(right)
+
+
+def test_after_forgetting_the_whole_prompt_is_read_again() -> None:
+    made = decoder()
+    reused = []
+    for forgets in (False, False, True):
+        if forgets:
+            made.forget()
+        _, finished = run(made, request(draft_length=0))
+        reused.append(finished.stats.n_reused)
+    assert reused == [0, 2, 0]
+
+
+def test_the_end_tokens_are_known() -> None:
+    assert decoder(tokenizer=LetterTokenizer(end=7)).end_tokens == {7}
