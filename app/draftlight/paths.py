@@ -73,6 +73,11 @@ def asset(name: str) -> Path:
     return bundled(f"assets/{name}")
 
 
+def bench_suite() -> Path:
+    """The benchmark's own prompts, one JSON object a line in MT-bench's form."""
+    return asset("bench/suite.jsonl")
+
+
 def bundled(name: str) -> Path:
     """A file or folder below models/ or assets/ as shipped: in a checkout, in an installed wheel, in a frozen build.
 
