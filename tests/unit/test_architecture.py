@@ -22,7 +22,7 @@ def python_files(*folders: str) -> Iterator[Path]:
 
 def text_files() -> Iterator[Path]:
     for entry in sorted(ROOT.iterdir()):
-        if entry.is_file():
+        if entry.is_file() and entry.name != ".git":  # in a worktree a file that says where the repository is
             yield entry
         elif entry.name in {"app", "tests", "packaging", "assets", "models", ".ci"}:
             yield from (

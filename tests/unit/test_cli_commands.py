@@ -72,6 +72,9 @@ class ScriptedDecoder:
         self.requests: list[GenerationRequest] = []
         self.at_round: Callable[[int], None] = lambda _place: None
 
+    def mode_for(self, request: GenerationRequest) -> Mode:
+        return request.mode or Mode.FAST
+
     def generate(self, request: GenerationRequest, cancel: CancelToken) -> Iterator[Event]:
         self.requests.append(request)
         yield PromptEvaluated(n_tokens=len(request.prompt), n_evaluated=len(request.prompt), n_reused=0, seconds=0.1)
