@@ -61,6 +61,7 @@ class ScriptedDecoder(SpeculativeDecoder):
         self.steps = list(steps)
         self.requests: list[GenerationRequest] = []
         self._n_ctx = n_ctx
+        self.facts = None
 
     @property
     def n_ctx(self) -> int:

@@ -141,6 +141,7 @@ class StoryDecoder(SpeculativeDecoder):
     """Plays rounds. `hold_at` is the round before which it waits until `go_on` is set or the answer is cancelled."""
 
     def __init__(self, rounds: Iterable[Round] = STORY, *, n_ctx: int = 2048, hold_at: int | None = None) -> None:
+        self.facts = None
         self.rounds = list(rounds)
         self.requests: list[GenerationRequest] = []
         self.failure: Exception | None = None

@@ -52,12 +52,12 @@ class Pair:
     draft_context: Context
 
     def decoder(self, drafter: Drafter | None) -> SpeculativeDecoder:
-        return SpeculativeDecoder(self.target_context, drafter, self.target.vocabulary)
+        return SpeculativeDecoder(self.target_context, [drafter] if drafter else [], self.target.vocabulary)
 
     def drafter(self, arm: int | str) -> tuple[Drafter, int]:
         if arm == "ngram":
-            return SuffixDrafter(self.target.vocabulary), 3
-        return ModelDrafter(self.draft_context, self.target.vocabulary, self.target.n_vocab), int(arm)
+            return SuffixDrafter(), 3
+        return ModelDrafter(self.draft_context, self.target.n_vocab), int(arm)
 
 
 def loaded(name: str, target: Path, draft: Path) -> Iterator[Pair]:

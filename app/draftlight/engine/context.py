@@ -60,14 +60,21 @@ class Context:
             self._roll_back(keep)
         return keep
 
-    def prefill(self, sequence: Sequence[int]) -> Iterator[int]:
-        """Feed whole chunks until what is left of `sequence` fits one; yield the tokens held after each.
+    def forget(self) -> None:
+        """Empty the cache."""
+        self._roll_back(0)
 
-        Chunks end at multiples of the chunk size, so that the same text is cut the same way whatever was reused.
-        The caller looks for a cancel between them.
+    def prefill(self, sequence: Sequence[int], n_left: int | None = None) -> Iterator[int]:
+        """Feed chunks until no more than `n_left` tokens of `sequence` are left, by default one chunk.
+
+        Yields the tokens held after each. Chunks end at multiples of the chunk size, so that the same text is cut the
+        same way whatever was reused. The caller looks for a cancel between them.
         """
-        while len(sequence) - (held := self.shared_prefix(sequence)) > self._chunk:
+        last = len(sequence) - (self._chunk if n_left is None else n_left)
+        while (held := self.shared_prefix(sequence)) < last:
             end = (held // self._chunk + 1) * self._chunk
+            if n_left is not None:
+                end = min(end, last)
             self.advance(sequence[:end], rows=0)
             yield end
 

@@ -2,12 +2,14 @@
 
 import time
 from collections.abc import Generator, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from draftlight.engine.cancel import CancelToken
 from draftlight.engine.context import Context
-from draftlight.engine.controller import DraftLengthController, controller_for
+from draftlight.engine.controller.base import DraftLengthController, Outlook
+from draftlight.engine.controller.fixed import FixedLength
+from draftlight.engine.costs import PairFacts
 from draftlight.engine.drafting.base import Drafter
 from draftlight.engine.events import (
     DraftSource,
@@ -17,6 +19,7 @@ from draftlight.engine.events import (
     RoundVerified,
     StopReason,
     TokenDrafted,
+    TokenFate,
     TokenReport,
 )
 from draftlight.engine.ledger import StatsLedger
@@ -24,7 +27,7 @@ from draftlight.engine.model import FloatArray, Tokenizer
 from draftlight.engine.reports import Reporter
 from draftlight.engine.sampling import Sampler, SamplingParams
 from draftlight.engine.text import AnswerText
-from draftlight.engine.verification import verify
+from draftlight.engine.verification import Verdict, verify
 from draftlight.errors import UserError
 
 
@@ -58,38 +61,37 @@ class ContextOverflow(UserError):
     """The prompt is longer than the target's context."""
 
 
-@dataclass(frozen=True, slots=True)
-class DecoderParts:
-    """What the loop works with. `exact_widths`: verify widths bit-equal to width 1; None where nobody measured."""
-
-    target: Context
-    drafter: Drafter | None
-    tokenizer: Tokenizer
-    exact_widths: frozenset[int] | None = None
+_LONGEST_DRAFT = 16
+_AUTO_UNTIL_MEASURED = 3  # llama.cpp's own default
+_WIDTHS_FOR_EXACT = 3  # with fewer exact widths EXACT would cost too much to be the default
 
 
 class SpeculativeDecoder:
-    """A target, perhaps a drafter, and the loop that makes them one."""
+    """A target, its drafters, and the loop that makes them one."""
 
     def __init__(
-        self,
-        target: Context,
-        drafter: Drafter | None,
-        tokenizer: Tokenizer,
-        exact_widths: frozenset[int] | None = None,
+        self, target: Context, drafters: Sequence[Drafter], tokenizer: Tokenizer, facts: PairFacts | None = None
     ) -> None:
-        """Keep the parts; see DecoderParts."""
-        self._parts = DecoderParts(target, drafter, tokenizer, exact_widths)
+        """Keep the parts. `facts` is what was measured of them: without it EXACT works like FAST, AUTO drafts three."""
+        self._target = target
+        self._drafters = tuple(drafters)
+        self._tokenizer = tokenizer
+        self.facts = facts
 
     @property
     def n_ctx(self) -> int:
         """Tokens that prompt and answer may have together."""
-        return self._parts.target.n_ctx
+        return self._target.n_ctx
+
+    @property
+    def sources(self) -> frozenset[DraftSource]:
+        """What may draft."""
+        return frozenset(drafter.source for drafter in self._drafters)
 
     @property
     def exact_widths(self) -> frozenset[int] | None:
         """Verify widths bit-equal to width 1; None where nobody measured: EXACT then works like FAST."""
-        return self._parts.exact_widths
+        return None if self.facts is None else self.facts.exact_widths
 
     @property
     def end_tokens(self) -> frozenset[int]:
@@ -102,7 +104,15 @@ class SpeculativeDecoder:
 
     def mode_for(self, request: GenerationRequest) -> Mode:
         """Return the mode that was asked for, or the one that this pair merits."""
-        return Mode.FAST if request.mode is None else request.mode
+        if request.mode is not None:
+            return request.mode
+        return Mode.EXACT if len(self.exact_widths or ()) > _WIDTHS_FOR_EXACT else Mode.FAST
+
+    def forget(self) -> None:
+        """Empty the target's cache, so that the next answer starts from nothing, as a benchmark must."""
+        self._target.forget()
+        for drafter in self._drafters:
+            drafter.begin(())
 
     def generate(self, request: GenerationRequest, cancel: CancelToken) -> Iterator[Event]:
         """Report the answer as it comes; the last event is GenerationFinished, also after a cancel.
@@ -116,13 +126,37 @@ class SpeculativeDecoder:
                 f"The prompt has {len(request.prompt):,} tokens; the context holds {self.n_ctx:,}.",
                 "Shorten it, or load the model with a longer context.",
             )
-        yield from _Generation(self._parts, request, cancel).events()
+        allowed = self._drafters
+        if request.sources is not None:
+            allowed = tuple(drafter for drafter in self._drafters if drafter.source in request.sources)
+        parts = DecoderParts(self._target, allowed, self._tokenizer, self.facts, self.mode_for(request))
+        yield from _Generation(parts, request, self._controller_for(request), cancel).events()
+
+    def _controller_for(self, request: GenerationRequest) -> DraftLengthController:
+        return FixedLength(_AUTO_UNTIL_MEASURED if request.draft_length is None else request.draft_length)
+
+
+@dataclass(frozen=True, slots=True)
+class DecoderParts:
+    """What one generation works with: the drafters are those that it may use."""
+
+    target: Context
+    drafters: tuple[Drafter, ...]
+    tokenizer: Tokenizer
+    facts: PairFacts | None
+    mode: Mode
+
+    def model_seconds(self) -> tuple[float, float]:
+        """Return the seconds spent so far inside draft models and inside the target."""
+        return sum(drafter.decode_seconds for drafter in self.drafters), self.target.decode_seconds
 
 
 class _Watch:
-    """Times one round without the time its listeners take between two events."""
+    """Times one round, both models' shares apart, without the time its listeners take between two events."""
 
-    def __init__(self) -> None:
+    def __init__(self, parts: DecoderParts) -> None:
+        self._parts = parts
+        self._draft, self._target = parts.model_seconds()
         self._seconds = 0.0
         self._since = time.perf_counter()
 
@@ -132,20 +166,26 @@ class _Watch:
     def go_on(self) -> None:
         self._since = time.perf_counter()
 
-    def milliseconds(self) -> float:
-        return 1000.0 * (self._seconds + time.perf_counter() - self._since)
+    def milliseconds(self) -> tuple[float, float, float]:
+        """Milliseconds in the draft model, in the target, and outside both."""
+        draft, target = self._parts.model_seconds()
+        whole = 1000.0 * (self._seconds + time.perf_counter() - self._since)
+        draft_ms, target_ms = 1000.0 * (draft - self._draft), 1000.0 * (target - self._target)
+        return draft_ms, target_ms, max(0.0, whole - draft_ms - target_ms)
 
 
 class _Generation:
     """The state of one generation. `_sequence`, prompt and committed tokens, is the truth that both models follow."""
 
-    def __init__(self, parts: DecoderParts, request: GenerationRequest, cancel: CancelToken) -> None:
+    def __init__(
+        self, parts: DecoderParts, request: GenerationRequest, controller: DraftLengthController, cancel: CancelToken
+    ) -> None:
         self._parts = parts
         self._request = request
+        self._controller = controller
         self._cancel = cancel
         self._sampler = Sampler(request.sampling, request.seed)
         self._reporter = Reporter(parts.tokenizer, self._sampler)
-        self._controller: DraftLengthController = controller_for(request.draft_length)
         self._ledger = StatsLedger(n_prompt=len(request.prompt))
         self._answer = AnswerText(request.stop)
         self._sequence = list(request.prompt)
@@ -180,7 +220,10 @@ class _Generation:
         prompt, target = self._request.prompt, self._parts.target
         started = time.perf_counter()
         n_reused = target.begin(prompt)
-        for held in target.prefill(prompt):
+        for drafter in self._parts.drafters:
+            drafter.begin(prompt, self._request.earlier)
+        # Logits of a wide pass may differ in their last bits: in EXACT the last token is evaluated alone.
+        for held in target.prefill(prompt, n_left=1 if self._is_exact else None):
             yield PromptEvaluated(len(prompt), held, n_reused, time.perf_counter() - started)
             if self._cancel.cancelled:
                 break
@@ -190,72 +233,71 @@ class _Generation:
             yield PromptEvaluated(len(prompt), len(prompt), n_reused, seconds)
             self._ledger.prompt_evaluated(n_reused, 1000.0 * seconds)
 
+    @property
+    def _is_exact(self) -> bool:
+        return self._parts.mode is Mode.EXACT and self._parts.facts is not None
+
     def _round(self) -> Generator[Event, None, StopReason | None]:
         """One draft, one verify, one commit. Returns why the answer ends here; None where it goes on."""
-        watch, times = _Watch(), _ModelTimes(self._parts)
-        k, no_draft_reason = self._draft_length()
+        watch = _Watch(self._parts)
+        outlook, no_draft_reason = self._outlook()
         pending: list[TokenReport] = []
-        for report in self._draft(k):
-            watch.pause()
-            yield TokenDrafted(self._ledger.n_rounds, len(pending), report)
-            watch.go_on()
-            pending.append(report)
-        if self._cancel.cancelled:
-            return StopReason.CANCELLED
-        if k and not pending and self._parts.drafter is not None:
-            no_draft_reason = self._parts.drafter.silence
+        n_submitted = 0
+        if len(outlook.lengths) > 1:
+            self._controller.begin_round(outlook)
+            for report in self._draft():
+                watch.pause()
+                yield TokenDrafted(self._ledger.n_rounds, len(pending), report)
+                watch.go_on()
+                pending.append(report)
+            if self._cancel.cancelled:
+                return StopReason.CANCELLED
+            n_submitted = self._controller.n_submitted()
+            no_draft_reason = "" if pending else self._controller.off_reason
 
-        draft = [report.id for report in pending]
+        draft = [report.id for report in pending[:n_submitted]]
         verdict = verify(draft, self._logits(draft), self._sequence, self._sampler)
-        position, n_before = len(self._sequence), self._n_committed
-        texts, reason = self._commit([*draft[: verdict.n_accepted], verdict.target_token])
-
-        judged = self._reporter.judged(pending, verdict, len(texts), position)
-        own = None
-        if len(texts) > verdict.n_accepted:
-            own = self._reporter.target_token(verdict, len(draft), texts[-1], position + verdict.n_accepted)
-        draft_ms, verify_ms = times.milliseconds()
-        report_ms = watch.milliseconds()
-        done = RoundVerified(
-            round=self._ledger.n_rounds,
-            position=n_before,
-            drafted=judged,
-            target_token=own,
-            text_length=self._answer.safe_length,
-            draft_ms=draft_ms,
-            verify_ms=verify_ms,
-            host_ms=max(0.0, report_ms - draft_ms - verify_ms),
-            no_draft_reason=no_draft_reason,
-        )
+        done, reason = self._committed(pending, n_submitted, verdict, watch, no_draft_reason)
         self._ledger.add(done)
         self._controller.observe(done)
         yield done
         return reason
 
-    def _draft_length(self) -> tuple[int, str]:
-        """K for this round, no longer than either context and the length limit allow; and why it is 0, in words."""
+    def _outlook(self) -> tuple[Outlook, str]:
+        """Return the draft lengths that contexts, limits and mode allow, and why it is 0 alone, in words."""
+        n_tokens, n_left = len(self._sequence), self._request.max_new_tokens - self._n_committed
+        none = Outlook(n_tokens, n_left, (0,))
         if self._prompt_logits is not None:
-            return 0, "the first token comes from the prompt's own pass, before the draft model reads anything"
-        if self._parts.drafter is None:
-            return 0, "no draft is chosen"
-        k = self._controller.draft_length()
-        if k == 0:
-            return 0, self._controller.off_reason
-        room = min(self._request.max_new_tokens - self._n_committed - 1, self._parts.target.n_ctx - len(self._sequence))
+            return none, "the first token comes from the prompt's own pass, before the draft model reads anything"
+        if not self._parts.drafters:
+            return none, "no draft is chosen"
+        room = min(n_left - 1, self._parts.target.n_ctx - n_tokens, _LONGEST_DRAFT)
         if room <= 0:
-            return 0, "there is room for one more token only"
-        k = min(k, room)
-        if self._request.mode is Mode.EXACT and self._parts.exact_widths is not None:
-            k = max((width - 1 for width in self._parts.exact_widths if width <= k + 1), default=0)
-        return k, "" if k else "no verify width is exact on this machine"
+            return none, "there is room for one more token only"
+        lengths = range(room + 1)
+        if not self._is_exact or self._parts.facts is None:
+            return Outlook(n_tokens, n_left, tuple(lengths)), ""
+        exact = tuple(k for k in lengths if k + 1 in self._parts.facts.exact_widths or not k)
+        return Outlook(n_tokens, n_left, exact), "no verify width is exact on this machine"
 
-    def _draft(self, k: int) -> Iterator[TokenReport]:
-        """Let the drafter propose; name each token as it comes."""
-        if not k or self._parts.drafter is None:
-            return
+    def _draft(self) -> Iterator[TokenReport]:
+        """Let the drafters propose, one token at a time, as the controller says; name each token as it comes."""
         stream = self._answer.draft_stream()
-        for proposal in self._parts.drafter.draft(self._sequence, k, self._sampler, self._cancel):
+        sequence, n_committed = list(self._sequence), len(self._sequence)
+        drafters = {drafter.source: drafter for drafter in self._parts.drafters}
+        while not self._cancel.cancelled:
+            offers = {source: drafter.offer(sequence, n_committed) for source, drafter in drafters.items()}
+            source = self._controller.next_source(offers)
+            if source is None:
+                return
+            proposal = drafters[source].propose(sequence, self._sampler, self._cancel)
+            if proposal is None:
+                return
+            self._controller.drafted(proposal)
             yield self._reporter.drafted(proposal, stream)
+            sequence.append(proposal.token)
+            if self._parts.tokenizer.is_end(proposal.token):
+                return
 
     def _logits(self, draft: Sequence[int]) -> FloatArray:
         """Logits after the committed text and after each drafted token: (K + 1, n_vocab)."""
@@ -263,6 +305,35 @@ class _Generation:
             logits, self._prompt_logits = self._prompt_logits, None
             return logits
         return self._parts.target.advance([*self._sequence, *draft], rows=len(draft) + 1)
+
+    def _committed(
+        self, pending: Sequence[TokenReport], n_submitted: int, verdict: Verdict, watch: _Watch, no_draft_reason: str
+    ) -> tuple[RoundVerified, StopReason | None]:
+        """Commit what the verdict lets stand; report the round, and why the answer ends with it."""
+        position, n_before = len(self._sequence), self._n_committed
+        accepted = [report.id for report in pending[: verdict.n_accepted]]
+        own = [] if verdict.target_token is None else [verdict.target_token]
+        texts, reason = self._commit([*accepted, *own])
+        left_out = (replace(report, fate=TokenFate.NOT_REACHED) for report in pending[n_submitted:])
+        judged = (*self._reporter.judged(pending[:n_submitted], verdict, len(texts), position), *left_out)
+        target_token = None
+        if len(texts) > verdict.n_accepted:
+            place = position + verdict.n_accepted
+            target_token = self._reporter.target_token(verdict, n_submitted, texts[-1], place)
+        draft_ms, verify_ms, host_ms = watch.milliseconds()
+        return RoundVerified(
+            round=self._ledger.n_rounds,
+            position=n_before,
+            drafted=judged,
+            target_token=target_token,
+            text_length=self._answer.safe_length,
+            draft_ms=draft_ms,
+            verify_ms=verify_ms,
+            host_ms=host_ms,
+            no_draft_reason=no_draft_reason,
+            n_submitted=n_submitted,
+            reasoning=self._controller.reasoning,
+        ), reason
 
     def _commit(self, tokens: Sequence[int]) -> tuple[list[str], StopReason | None]:
         """Add tokens to the answer up to an end token or a stop string; return the texts of those added."""
@@ -275,20 +346,3 @@ class _Generation:
             if self._answer.stopped:
                 return texts, StopReason.STOP_STRING
         return texts, None
-
-
-class _ModelTimes:
-    """The time both models took since this was made."""
-
-    def __init__(self, parts: DecoderParts) -> None:
-        self._parts = parts
-        self._draft, self._target = self._read()
-
-    def _read(self) -> tuple[float, float]:
-        drafter = self._parts.drafter
-        return drafter.decode_seconds if drafter else 0.0, self._parts.target.decode_seconds
-
-    def milliseconds(self) -> tuple[float, float]:
-        """Milliseconds in the draft model and in the target."""
-        draft, target = self._read()
-        return 1000.0 * (draft - self._draft), 1000.0 * (target - self._target)

@@ -79,6 +79,7 @@ class TokenReport:
     target_top: tuple[Alternative, ...] = ()
     draft_top: tuple[Alternative, ...] = ()
     draft_ms: float | None = None
+    matched: int = 0  # of a copied token: how many tokens before it recur where it was copied from
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +139,8 @@ class RoundVerified:
     no_draft_reason: str = ""  # why nothing was drafted, in words; empty where something was
     n_submitted: int = 0
     reasoning: Reasoning | None = None  # of AUTO only
+    saved_ms: float = 0.0  # against plain steps for the same tokens, by their measured cost; 0 where it is unknown
+    audit: bool | None = None  # EXACT: did the last row, evaluated again alone, have the same bits; None: not asked
     event: Literal["round"] = "round"
 
     @property

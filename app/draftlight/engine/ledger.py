@@ -20,7 +20,8 @@ class StatsLedger:
         self._accepted_at: list[int] = []
         self._reached_at: list[int] = []
         self._n_committed = self._n_near_ties = 0
-        self._draft_ms = self._verify_ms = self._host_ms = 0.0
+        self._draft_ms = self._verify_ms = self._host_ms = self._saved_ms = 0.0
+        self._audits: Counter[bool] = Counter()
 
     def prompt_evaluated(self, n_reused: int, milliseconds: float) -> None:
         """Note what the prompt cost, and with it the first token."""
@@ -42,6 +43,9 @@ class StatsLedger:
         self._draft_ms += report.draft_ms
         self._verify_ms += report.verify_ms
         self._host_ms += report.host_ms
+        self._saved_ms += report.saved_ms
+        if report.audit is not None:
+            self._audits[report.audit] += 1
 
     def stats(self) -> SpeculationStats:
         """The figures so far."""
@@ -59,4 +63,7 @@ class StatsLedger:
             verify_ms=self._verify_ms,
             host_ms=self._host_ms,
             n_near_ties=self._n_near_ties,
+            saved_ms=self._saved_ms,
+            n_audits=self._audits.total(),
+            n_audit_failures=self._audits[False],
         )

@@ -27,7 +27,6 @@ class SpeculationStats:
     host_ms: float = 0.0
     n_near_ties: int = 0
     saved_ms: float = 0.0  # by the measured cost of plain steps; negative where drafting cost time; 0 where unmeasured
-    mode: str = ""  # exact or fast, as it was done
     n_audits: int = 0  # EXACT: rows that were evaluated again alone
     n_audit_failures: int = 0  # of them, rows whose bits differed
 

@@ -33,12 +33,13 @@ class Reporter:
             draft_margin=None if proposal.margin is None else _short(proposal.margin),
             draft_top=self._alternatives(proposal.top),
             draft_ms=_short(1000.0 * proposal.decode_seconds),
+            matched=proposal.matched,
         )
 
     def judged(
         self, pending: Sequence[TokenReport], verdict: Verdict, n_committed: int, position: int
     ) -> tuple[TokenReport, ...]:
-        """Give each pending token of a round its fate.
+        """Give each pending token that was submitted its fate.
 
         `n_committed` of the round's tokens entered the answer: fewer than the verdict allows where the answer ended
         among them; what lies behind the end was never needed, so it counts as not reached. `position` is the first
@@ -56,14 +57,15 @@ class Reporter:
             judged.append(self._judged(report, fate, verdict.judgements[place], position + place))
         return tuple(judged)
 
-    def target_token(self, verdict: Verdict, n_drafted: int, text: str, position: int) -> TokenReport:
+    def target_token(self, verdict: Verdict, n_submitted: int, text: str, position: int) -> TokenReport:
         """Report the target's own token at the end of a round: correction, bonus or plain."""
-        if not n_drafted:
+        judgement = verdict.judgements[-1]
+        if not n_submitted:
             fate = TokenFate.PLAIN
         else:
-            fate = TokenFate.BONUS if verdict.n_accepted == n_drafted else TokenFate.CORRECTION
-        report = TokenReport(id=verdict.target_token, text=text, fate=fate)
-        return self._judged(report, fate, verdict.judgements[-1], position)
+            fate = TokenFate.BONUS if verdict.n_accepted == n_submitted else TokenFate.CORRECTION
+        report = TokenReport(id=judgement.choice.token, text=text, fate=fate)
+        return self._judged(report, fate, judgement, position)
 
     def _judged(self, report: TokenReport, fate: TokenFate, judgement: Judgement, position: int) -> TokenReport:
         """Add what the target thought of a token. Spelled out, since dataclasses.replace is several times slower."""
@@ -85,6 +87,7 @@ class Reporter:
             draft_margin=report.draft_margin,
             draft_top=report.draft_top,
             draft_ms=report.draft_ms,
+            matched=report.matched,
             target_top=self._alternatives(law.top(_TOP)),
         )
 

@@ -22,10 +22,13 @@ class Judgement(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """Of the draft, the first `n_accepted` stand; `target_token` follows them. One judgement for each row looked at."""
+    """Of the draft, the first `n_accepted` stand; `target_token` follows them. One judgement for each row looked at.
+
+    `target_token` is None only where rejudged() ended the round right behind a drafted token.
+    """
 
     n_accepted: int
-    target_token: int
+    target_token: int | None
     judgements: tuple[Judgement, ...]
 
 
@@ -44,3 +47,16 @@ def verify(draft: Sequence[int], logits: FloatArray, history: Sequence[int], sam
             break
         sequence.append(choice.token)
     return Verdict(len(judgements) - 1, judgements[-1].choice.token, tuple(judgements))
+
+
+def rejudged(
+    verdict: Verdict, place: int, row: FloatArray, draft: Sequence[int], history: Sequence[int], sampler: Sampler
+) -> Verdict:
+    """Return the verdict with the row at `place` (n_vocab,) evaluated anew, and with nothing behind it."""
+    sequence = [*history, *draft[:place]]
+    law = sampler.law(row, sequence)
+    choice = law.choose(sampler.seed, len(sequence))
+    judgements = (*verdict.judgements[:place], Judgement(law, choice))
+    if place < len(draft) and draft[place] == choice.token:
+        return Verdict(place + 1, None, judgements)
+    return Verdict(place, choice.token, judgements)

@@ -76,19 +76,19 @@ def _load_pair(
             f"not {settings.n_ctx:,}."
         )
     models = [target]
-    drafter: Drafter | None = None
-    if settings.draft is not None or settings.ngram:
-        if not target.can_roll_back:
-            notices.append(f"{target.path.name} cannot take back tokens that it has read, so it runs without drafts.")
-        elif settings.draft is None:
-            drafter = SuffixDrafter(target.vocabulary)
-        else:
+    drafters: list[Drafter] = []
+    if (settings.draft is not None or settings.ngram) and not target.can_roll_back:
+        notices.append(f"{target.path.name} cannot take back tokens that it has read, so it runs without drafts.")
+    else:
+        if settings.ngram:
+            drafters.append(SuffixDrafter())
+        if settings.draft is not None:
             draft_options = replace(options, n_ctx=target.n_ctx)
             draft = loaded.enter_context((yield from _load_model(settings.draft, draft_options, cancel)))
             _require_same_vocabulary(target, draft)
             models.append(draft)
-            drafter = ModelDrafter(_context(draft, checked.report.draft), draft.vocabulary, target.n_vocab)
-    decoder = SpeculativeDecoder(_context(target, checked.report.target), drafter, target.vocabulary)
+            drafters.append(ModelDrafter(_context(draft, checked.report.draft), target.n_vocab))
+    decoder = SpeculativeDecoder(_context(target, checked.report.target), drafters, target.vocabulary)
     return LoadedLlamaPair(settings, decoder, target.vocabulary, tuple(notices), tuple(models))
 
 

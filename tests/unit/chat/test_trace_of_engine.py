@@ -21,7 +21,7 @@ def generate(seed: int, draft_length: int, stop: tuple[str, ...], cancel_after: 
     cancel = CancelToken()
     request = GenerationRequest((0, 1), SamplingParams(temperature=1.5), seed, draft_length, 60, stop)
     events: list[Event] = []
-    for event in SpeculativeDecoder(target, ModelDrafter(draft, tokenizer, 12), tokenizer).generate(request, cancel):
+    for event in SpeculativeDecoder(target, [ModelDrafter(draft, 12)], tokenizer).generate(request, cancel):
         events.append(event)
         if len(events) == cancel_after:
             cancel.cancel()

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from draftlight.engine.cancel import CancelToken
 from draftlight.engine.context import Context
+from draftlight.engine.costs import PairFacts, StepCosts
 from draftlight.engine.decoding import ContextOverflow, GenerationRequest, Mode, SpeculativeDecoder
 from draftlight.engine.drafting.base import Drafter
 from draftlight.engine.drafting.model import ModelDrafter
@@ -25,6 +26,7 @@ from toys import LetterTokenizer, TableModel
 GREEDY = SamplingParams(temperature=0)
 PENALISED = SamplingParams(temperature=0.9, top_k=0, top_p=1.0, min_p=0.0, repeat_penalty=1.3, frequency_penalty=0.3)
 TOKENIZER = LetterTokenizer()
+ONE_PRICE = StepCosts((100,), (1,), ((0.001,),))
 
 
 def decoder(
@@ -36,10 +38,11 @@ def decoder(
     exact_widths: frozenset[int] | None = None,
 ) -> SpeculativeDecoder:
     """A target and a draft with this much noise; None drafts from the text's own repetitions."""
-    drafter: Drafter = SuffixDrafter(TOKENIZER)
+    drafter: Drafter = SuffixDrafter()
     if noise is not None:
-        drafter = ModelDrafter(Context(TableModel(noise=noise, n_ctx=draft_n_ctx)), tokenizer, n_vocab=16)
-    return SpeculativeDecoder(Context(TableModel(n_ctx=n_ctx), chunk=8), drafter, tokenizer, exact_widths)
+        drafter = ModelDrafter(Context(TableModel(noise=noise, n_ctx=draft_n_ctx)), n_vocab=16)
+    facts = None if exact_widths is None else PairFacts(ONE_PRICE, exact_widths=exact_widths)
+    return SpeculativeDecoder(Context(TableModel(n_ctx=n_ctx), chunk=8), [drafter], tokenizer, facts)
 
 
 def request(**changes: object) -> GenerationRequest:
@@ -169,7 +172,7 @@ def test_a_round_without_a_draft_says_why() -> None:
     for made, k, words in ((decoder(), 0, "off"), (decoder(None), 3, "not occurred")):
         events, _ = run(made, request(draft_length=k, max_new_tokens=3))
         assert words in rounds(events)[1].no_draft_reason
-    bare = SpeculativeDecoder(Context(TableModel()), None, TOKENIZER)
+    bare = SpeculativeDecoder(Context(TableModel()), [], TOKENIZER)
     events, _ = run(bare, request(draft_length=3, max_new_tokens=3))
     assert "no draft is chosen" in rounds(events)[1].no_draft_reason
 
@@ -198,8 +201,8 @@ def test_a_cancel_in_a_long_prefill_stops_after_the_chunk() -> None:
 
 def test_a_cancel_in_the_middle_of_a_draft_spares_the_verify() -> None:
     target, cancel = TableModel(), CancelToken()
-    drafter = ModelDrafter(Context(TableModel()), TOKENIZER, 16)
-    for event in SpeculativeDecoder(Context(target), drafter, TOKENIZER).generate(request(draft_length=5), cancel):
+    drafter = ModelDrafter(Context(TableModel()), 16)
+    for event in SpeculativeDecoder(Context(target), [drafter], TOKENIZER).generate(request(draft_length=5), cancel):
         if isinstance(event, TokenDrafted) and event.index == 1:
             cancel.cancel()
     assert target.forwards == [3], "only the prompt was evaluated"
@@ -227,7 +230,7 @@ def test_the_next_turn_reuses_the_shared_prefix() -> None:
 
 def test_the_draft_model_reads_nothing_before_the_first_token_is_out() -> None:
     draft = TableModel()
-    made = SpeculativeDecoder(Context(TableModel()), ModelDrafter(Context(draft), TOKENIZER, 16), TOKENIZER)
+    made = SpeculativeDecoder(Context(TableModel()), [ModelDrafter(Context(draft), 16)], TOKENIZER)
     for event in made.generate(request(), CancelToken()):
         if isinstance(event, RoundVerified):
             assert draft.forwards == []

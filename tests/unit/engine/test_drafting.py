@@ -5,21 +5,28 @@ from hypothesis import strategies as st
 
 from draftlight.engine.cancel import CancelToken
 from draftlight.engine.context import Context
+from draftlight.engine.drafting.base import Drafter
 from draftlight.engine.drafting.model import ModelDrafter
 from draftlight.engine.drafting.suffix import SuffixDrafter
 from draftlight.engine.sampling import Sampler, SamplingParams
-from toys import LetterTokenizer, TableModel
+from toys import TableModel
 
-TOKENIZER = LetterTokenizer()
 GREEDY = Sampler(SamplingParams(temperature=0), seed=1)
 
 
-def proposals(drafter: ModelDrafter | SuffixDrafter, history: list[int], limit: int) -> list[int]:
-    return [drafted.token for drafted in drafter.draft(history, limit, GREEDY, CancelToken())]
+def proposals(drafter: Drafter, history: list[int], limit: int) -> list[int]:
+    """What it proposes one after another, taken for granted each time."""
+    drafter.begin(history)
+    sequence = list(history)
+    while len(sequence) < len(history) + limit and drafter.offer(sequence, len(history)).ready:
+        drafted = drafter.propose(sequence, GREEDY, CancelToken())
+        assert drafted is not None
+        sequence.append(drafted.token)
+    return sequence[len(history) :]
 
 
-def model_drafter(model: TableModel, end: int | None = None) -> ModelDrafter:
-    return ModelDrafter(Context(model), LetterTokenizer(end=end), n_vocab=model.n_vocab)
+def model_drafter(model: TableModel) -> ModelDrafter:
+    return ModelDrafter(Context(model), n_vocab=model.n_vocab)
 
 
 def test_the_draft_s_cache_is_kept_in_step_without_evaluating_anything_twice() -> None:
@@ -39,60 +46,57 @@ def test_the_draft_s_cache_is_kept_in_step_without_evaluating_anything_twice() -
     assert model.forwards == [2, 1]
 
 
-def test_a_draft_ends_after_an_end_token() -> None:
-    model = TableModel()
-    first = int(model.row([1, 2]).argmax())
-    assert proposals(model_drafter(model, end=first), [1, 2], 5) == [first]
-
-
 def test_a_draft_model_with_a_full_context_is_silent_and_says_why() -> None:
     drafter = model_drafter(TableModel(n_ctx=4))
     assert len(proposals(drafter, [1, 2], 8)) == 3, "the last token drafted need not enter the cache"
-    assert proposals(drafter, [1, 2, 3, 4, 5], 8) == []
-    assert "full" in drafter.silence
+    assert "full" in drafter.offer([1, 2, 3, 4, 5], 5).silence
 
 
 def test_padding_ids_of_a_wider_draft_vocabulary_are_never_proposed() -> None:
     model = TableModel(20)
     model.table[:, :, 16:] += 100.0
-    drafter = ModelDrafter(Context(model), LetterTokenizer(), n_vocab=16)
+    drafter = ModelDrafter(Context(model), n_vocab=16)
     assert all(token < 16 for token in proposals(drafter, [1, 2], 4))
 
 
 def test_a_token_that_the_draft_model_does_not_know_silences_it() -> None:
     drafter = model_drafter(TableModel(8))
-    assert proposals(drafter, [1, 12], 4) == []
-    assert "does not know" in drafter.silence
+    assert "does not know" in drafter.offer([1, 12], 2).silence
 
 
 def test_a_cancelled_draft_stops_before_the_next_forward_pass() -> None:
     model, cancel = TableModel(), CancelToken()
-    draft = model_drafter(model).draft([1], 5, GREEDY, cancel)
-    next(draft)
     cancel.cancel()
-    assert list(draft) == []
-    assert len(model.forwards) == 1
+    assert model_drafter(model).propose([1], GREEDY, cancel) is None
+    assert model.forwards == []
 
 
-def test_a_repetition_is_drafted_up_to_its_end_token() -> None:
-    drafter = SuffixDrafter(LetterTokenizer(end=4))
-    assert proposals(drafter, [1, 2, 3, 4, 5, 9, 1, 2, 3], 5) == [4]
+def test_a_review_compares_the_text_s_own_tokens_with_what_would_have_been_drafted() -> None:
+    model = TableModel()
+    drafter, text = model_drafter(model), [1, 2]
+    for n in range(12):
+        text.append(int(model.row(text).argmax()) if n % 3 else 5)
+    trials = drafter.review(text, GREEDY, CancelToken())
+    assert [trial.accepted for trial in trials] == [
+        text[place] == int(model.row(text[:place]).argmax()) for place in range(1, len(text))
+    ]
+    assert model.forwards == [len(text)], "one pass tells all"
+    assert proposals(drafter, text, 1) == [int(model.row(text).argmax())]
 
 
 def test_the_suffix_drafter_proposes_what_followed_last_time() -> None:
-    assert proposals(SuffixDrafter(TOKENIZER), [1, 2, 3, 4, 5, 9, 1, 2, 3], 2) == [4, 5]
+    assert proposals(SuffixDrafter(), [1, 2, 3, 4, 5, 9, 1, 2, 3], 2) == [4, 5]
 
 
 def test_the_longest_common_suffix_wins_over_the_latest() -> None:
     long_ago, lately = [7, 1, 2, 3, 50], [8, 1, 2, 3, 60]
-    assert proposals(SuffixDrafter(TOKENIZER), [*long_ago, *lately, 7, 1, 2, 3], 1) == [50]
-    assert proposals(SuffixDrafter(TOKENIZER), [*long_ago, *lately, 9, 1, 2, 3], 1) == [60]
+    assert proposals(SuffixDrafter(), [*long_ago, *lately, 7, 1, 2, 3], 1) == [50]
+    assert proposals(SuffixDrafter(), [*long_ago, *lately, 9, 1, 2, 3], 1) == [60]
 
 
 def test_a_text_without_repetition_is_left_alone_and_says_why() -> None:
-    drafter = SuffixDrafter(TOKENIZER)
-    assert proposals(drafter, list(range(20)), 4) == []
-    assert "not occurred" in drafter.silence
+    drafter = SuffixDrafter()
+    assert "not occurred" in drafter.offer(list(range(20)), 20).silence
 
 
 @given(
@@ -101,9 +105,9 @@ def test_a_text_without_repetition_is_left_alone_and_says_why() -> None:
 )
 def test_an_index_kept_up_proposes_what_a_fresh_one_would(histories: list[list[int]], limit: int) -> None:
     """Also after edits: nothing of a text that was taken back may linger."""
-    kept = SuffixDrafter(TOKENIZER)
+    kept = SuffixDrafter()
     for history in histories:
         grown = list(history)
         for token in (0, 1, 0, 1):
             grown.append(token)
-            assert proposals(kept, grown, limit) == proposals(SuffixDrafter(TOKENIZER), grown, limit)
+            assert proposals(kept, grown, limit) == proposals(SuffixDrafter(), grown, limit)

@@ -21,8 +21,8 @@ def draws(k: int) -> np.ndarray:
     """Counts of each token after each pair of tokens before it: (n_vocab, n_vocab, n_vocab)."""
     tokenizer = LetterTokenizer()
     target = Context(TableModel(N_VOCAB))
-    drafter = ModelDrafter(Context(TableModel(N_VOCAB, noise=1.0)), tokenizer, N_VOCAB)
-    decoder = SpeculativeDecoder(target, drafter, tokenizer)
+    drafter = ModelDrafter(Context(TableModel(N_VOCAB, noise=1.0)), N_VOCAB)
+    decoder = SpeculativeDecoder(target, [drafter], tokenizer)
     counts = np.zeros((N_VOCAB,) * 3, np.int64)
     for seed in range(N_RUNS):
         asked = GenerationRequest((1, 2), SAMPLING, seed, draft_length=k, max_new_tokens=N_TOKENS)

@@ -1,8 +1,8 @@
 """What every drafter offers the loop, and what is known of a drafted token."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from draftlight.engine.cancel import CancelToken
 from draftlight.engine.events import DraftSource
@@ -11,7 +11,11 @@ from draftlight.engine.sampling import Sampler
 
 @dataclass(frozen=True, slots=True)
 class Drafted:
-    """A proposed token. `q`, `rank` and `top` are the drafter's view; `margin` is its score over the runner-up's."""
+    """A proposed token. `q`, `rank` and `top` are the drafter's view; `margin` is its score over the runner-up's.
+
+    A token copied from the text has no margin: `matched` tokens before it recur where it was copied from, and the last
+    `agreeing` occurrences in a row were all followed by it.
+    """
 
     token: int
     source: DraftSource
@@ -20,24 +24,48 @@ class Drafted:
     margin: float | None = None
     top: tuple[tuple[int, float], ...] = ()
     decode_seconds: float = 0.0
+    matched: int = 0
+    agreeing: int = 0
+
+
+class Offer(NamedTuple):
+    """What a drafter could do next, told without doing it.
+
+    `lag` counts the tokens that a draft model has to read first, the last one of the text included; `matched` and
+    `agreeing` are those of the token that would be proposed. `silence` says why it is not ready, in words.
+    """
+
+    ready: bool
+    matched: int = 0
+    agreeing: int = 0
+    lag: int = 0
+    silence: str = ""
 
 
 class Drafter(Protocol):
     """Proposes tokens one by one. Whatever it proposes, the committed text stays the target's."""
 
     @property
+    def source(self) -> DraftSource:
+        """What its tokens are marked with."""
+        ...
+
+    @property
     def decode_seconds(self) -> float:
         """Seconds spent so far inside a model."""
         ...
 
-    @property
-    def silence(self) -> str:
-        """Why the last draft was empty, in words."""
+    def begin(self, prompt: Sequence[int], earlier: Sequence[Sequence[int]] = ()) -> None:
+        """Make ready for a new answer, keeping what its memory shares with the texts. No forward pass."""
         ...
 
-    def draft(self, history: Sequence[int], limit: int, sampler: Sampler, cancel: CancelToken) -> Iterator[Drafted]:
-        """Propose at most `limit` tokens after `history`; fewer, or none, where it has nothing good to say.
+    def offer(self, sequence: Sequence[int], n_committed: int) -> Offer:
+        """Tell whether it could propose a token after `sequence`, whose first `n_committed` tokens stand for good.
 
-        A draft ends after an end token, and before the next forward pass once cancelled.
+        Within one answer the committed part only grows; what lies behind it are this round's drafted tokens.
         """
+        ...
+
+    def propose(self, sequence: Sequence[int], sampler: Sampler, cancel: CancelToken) -> Drafted | None:
+        """Return the next token after `sequence`, for which offer() was ready; None once cancelled."""
         ...

@@ -1,65 +1,58 @@
 """Drafts from a small model of the same vocabulary, its cache kept in step without evaluating anything twice."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from draftlight.engine.cancel import CancelToken
 from draftlight.engine.context import Context
-from draftlight.engine.drafting.base import Drafted
+from draftlight.engine.costs import DraftTrial
+from draftlight.engine.drafting.base import Drafted, Offer
 from draftlight.engine.events import DraftSource
-from draftlight.engine.model import Tokenizer
 from draftlight.engine.sampling import Sampler
 
 _TOP = 5
+_REVIEWED = 24  # rows of logits looked at in a review; each costs host time
 
 
 class ModelDrafter:
-    """The draft model. After a verify its cache still holds the accepted part of its draft; only the rest is fed."""
+    """The draft model. After a verify its cache still holds the accepted part of its draft; only the rest is fed.
 
-    def __init__(self, context: Context, tokenizer: Tokenizer, n_vocab: int) -> None:
+    While others draft it lags behind: nothing is read until a token is asked of it.
+    """
+
+    source = DraftSource.MODEL
+
+    def __init__(self, context: Context, n_vocab: int) -> None:
         """Draft with `context`; propose only ids below `n_vocab`, the target's: vocabularies may differ in padding."""
         self._context = context
-        self._tokenizer = tokenizer
         self._n_vocab = min(n_vocab, context.n_vocab)
-        self._silence = ""
 
     @property
     def decode_seconds(self) -> float:
         """Seconds spent so far inside the draft model."""
         return self._context.decode_seconds
 
-    @property
-    def silence(self) -> str:
-        """Why the last draft was empty, in words."""
-        return self._silence
+    def begin(self, prompt: Sequence[int], earlier: Sequence[Sequence[int]] = ()) -> None:
+        """Drop from the cache what the new prompt does not share."""
+        del earlier  # a model learns nothing from texts it is not told to continue
+        self._context.begin(prompt)
 
-    def draft(self, history: Sequence[int], limit: int, sampler: Sampler, cancel: CancelToken) -> Iterator[Drafted]:
-        """Propose at most `limit` tokens, each drawn from q with the noise of its position."""
-        limit = min(limit, self._context.n_ctx - len(history) + 1)
-        if limit <= 0:
-            self._silence = f"the draft model's context of {self._context.n_ctx:,} tokens is full"
-            return
-        held = self._context.shared_prefix(history)
-        if any(token >= self._context.n_vocab for token in history[held:]):
-            self._silence = "the text holds a token that the draft model does not know"
-            return
-        self._silence = "stopped"
-        for _ in self._context.prefill(history):
-            if cancel.cancelled:
-                return
-        sequence = list(history)
-        for _ in range(limit):
-            if cancel.cancelled:
-                return
-            drafted = self._next(sequence, sampler)
-            yield drafted
-            sequence.append(drafted.token)
-            if self._tokenizer.is_end(drafted.token):
-                return
+    def offer(self, sequence: Sequence[int], n_committed: int) -> Offer:
+        """Tell how far behind the cache is; not ready where its context is full or a token is unknown to it."""
+        del n_committed
+        context = self._context
+        if len(sequence) > context.n_ctx:
+            return Offer(ready=False, silence=f"the draft model's context of {context.n_ctx:,} tokens is full")
+        held = min(context.shared_prefix(sequence), len(sequence) - 1)
+        if max(sequence[held:]) >= context.n_vocab:
+            return Offer(ready=False, silence="the text holds a token that the draft model does not know")
+        return Offer(ready=True, lag=len(sequence) - held)
 
-    def _next(self, sequence: Sequence[int], sampler: Sampler) -> Drafted:
+    def propose(self, sequence: Sequence[int], sampler: Sampler, cancel: CancelToken) -> Drafted | None:
+        """Draw the next token from q with the noise of its position."""
         before = self._context.decode_seconds
+        if not self._catch_up(sequence, cancel):
+            return None
         logits = self._context.advance(sequence)[0][: self._n_vocab]
-        seconds = self._context.decode_seconds - before
         law = sampler.law(logits, sequence)
         token, _, margin = law.choose(sampler.seed, len(sequence))
         return Drafted(
@@ -69,5 +62,29 @@ class ModelDrafter:
             rank=law.rank(token),
             margin=margin,
             top=tuple(law.top(_TOP)),
-            decode_seconds=seconds,
+            decode_seconds=self._context.decode_seconds - before,
         )
+
+    def review(self, sequence: Sequence[int], sampler: Sampler, cancel: CancelToken) -> list[DraftTrial]:
+        """Catch up with the text and compare its last tokens with what this model would have drafted in their place.
+
+        One forward pass tells as much as a dozen rounds of drafting would: the way to see whether drafting pays again.
+        """
+        if not self._catch_up(sequence, cancel):
+            return []
+        held = min(self._context.shared_prefix(sequence), len(sequence) - 1)
+        rows = min(_REVIEWED, len(sequence) - held)
+        logits = self._context.advance(sequence, rows)
+        trials = []
+        for row, end in zip(logits[:-1], range(len(sequence) - rows + 1, len(sequence)), strict=True):
+            law = sampler.law(row[: self._n_vocab], sequence[:end])
+            token, _, margin = law.choose(sampler.seed, end)
+            trials.append(DraftTrial(margin, token == sequence[end]))
+        return trials
+
+    def _catch_up(self, sequence: Sequence[int], cancel: CancelToken) -> bool:
+        """Read whole chunks until one is left; False once cancelled."""
+        for _ in self._context.prefill(sequence):
+            if cancel.cancelled:
+                return False
+        return not cancel.cancelled

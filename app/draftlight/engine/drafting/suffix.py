@@ -4,12 +4,11 @@ The idea is prompt lookup (Saxena 2023) with the longest suffix preferred, as in
 """
 
 from collections import defaultdict, deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from draftlight.engine.cancel import CancelToken
-from draftlight.engine.drafting.base import Drafted
+from draftlight.engine.drafting.base import Drafted, Offer
 from draftlight.engine.events import DraftSource
-from draftlight.engine.model import Tokenizer
 from draftlight.engine.sampling import Sampler
 
 _KEY = 3  # tokens that must recur before anything is drafted
@@ -20,9 +19,10 @@ _LONGEST = 64  # a longer common suffix says nothing more
 class SuffixDrafter:
     """An index of every run of three tokens seen, kept up as the text grows; rebuilt where the text was changed."""
 
-    def __init__(self, tokenizer: Tokenizer) -> None:
-        """Start with no text; `tokenizer` tells the end tokens."""
-        self._tokenizer = tokenizer
+    source = DraftSource.NGRAM
+
+    def __init__(self) -> None:
+        """Start with no text."""
         self._text: list[int] = []
         self._places: defaultdict[tuple[int, ...], deque[int]] = defaultdict(lambda: deque(maxlen=_PLACES))
 
@@ -31,43 +31,46 @@ class SuffixDrafter:
         """No model, no time inside one."""
         return 0.0
 
-    @property
-    def silence(self) -> str:
-        """Why the last draft was empty, in words."""
-        return f"the last {_KEY} tokens have not occurred before"
-
-    def draft(self, history: Sequence[int], limit: int, sampler: Sampler, cancel: CancelToken) -> Iterator[Drafted]:
-        """Propose what followed the longest earlier occurrence of the text's end; the latest among equals."""
-        del sampler, cancel  # there is nothing to draw and nothing that takes long
-        self._index(history)
-        place = self._longest_suffix()
-        if place is None:
-            return
-        for token in self._text[place : place + limit]:
-            yield Drafted(token=token, source=DraftSource.NGRAM, q=1.0, rank=0)
-            if self._tokenizer.is_end(token):
-                return
-
-    def _index(self, history: Sequence[int]) -> None:
-        """Bring the index to hold exactly `history`."""
+    def begin(self, prompt: Sequence[int], earlier: Sequence[Sequence[int]] = ()) -> None:
+        """Keep the index where the prompt only adds to its text."""
+        del earlier
         n = len(self._text)
-        if len(history) < n or list(history[:n]) != self._text:
+        if list(prompt[:n]) != self._text:
             self._text.clear()
             self._places.clear()
-            n = 0
-        self._text += history[n:]
+
+    def offer(self, sequence: Sequence[int], n_committed: int) -> Offer:
+        """Look for the longest earlier occurrence of the text's end."""
+        self._index(sequence[:n_committed])
+        place, matched = self._longest_suffix(sequence)
+        if place is None:
+            return Offer(ready=False, silence=f"the last {_KEY} tokens have not occurred before")
+        return Offer(ready=True, matched=matched)
+
+    def propose(self, sequence: Sequence[int], sampler: Sampler, cancel: CancelToken) -> Drafted | None:
+        """Propose what followed the longest earlier occurrence of the text's end; the latest among equals."""
+        del sampler, cancel  # there is nothing to draw and nothing that takes long
+        place, matched = self._longest_suffix(sequence)
+        if place is None:
+            return None
+        return Drafted(token=self._text[place], source=DraftSource.NGRAM, q=1.0, rank=0, matched=matched)
+
+    def _index(self, committed: Sequence[int]) -> None:
+        """Bring the index to hold exactly `committed`, which begins with what it holds."""
+        n = len(self._text)
+        self._text += committed[n:]
         # The run that ends the text is left out: nothing has followed it yet.
         for end in range(max(n, _KEY), len(self._text)):
             self._places[tuple(self._text[end - _KEY : end])].append(end)
 
-    def _longest_suffix(self) -> int | None:
-        """Index of the token after the earlier occurrence that shares the longest suffix with the text's end."""
+    def _longest_suffix(self, sequence: Sequence[int]) -> tuple[int | None, int]:
+        """Index of the token after the occurrence that shares the longest suffix with `sequence`; and that length."""
         text = self._text
         best, best_length = None, 0
-        for place in reversed(self._places.get(tuple(text[-_KEY:]), ())):
+        for place in reversed(self._places.get(tuple(sequence[-_KEY:]), ())):
             length = _KEY
-            while length < min(place, _LONGEST) and text[place - length - 1] == text[-length - 1]:
+            while length < min(place, _LONGEST) and text[place - length - 1] == sequence[-length - 1]:
                 length += 1
             if length > best_length:
                 best, best_length = place, length
-        return best
+        return best, best_length

@@ -1,0 +1,49 @@
+"""The person's own choice of K, the same in every round."""
+
+from draftlight.engine.controller.base import Offers, Outlook
+from draftlight.engine.drafting.base import Drafted
+from draftlight.engine.events import DraftSource, Reasoning, RoundVerified
+
+_PREFERRED = (DraftSource.MODEL, DraftSource.NGRAM)
+
+
+class FixedLength:
+    """Drafts K tokens a round, from the draft model where there is one, else from the text's repetitions."""
+
+    reasoning: Reasoning | None = None
+
+    def __init__(self, k: int) -> None:
+        """Draft `k` tokens a round."""
+        self._k = k
+        self._n_drafted = 0
+        self._outlook = Outlook(0, 0, (0,))
+        self.off_reason = ""
+
+    def begin_round(self, outlook: Outlook) -> None:
+        """Start a round."""
+        self._outlook = outlook
+        self._n_drafted = 0
+        self.off_reason = "" if self._k else "drafting is off"
+
+    def next_source(self, offers: Offers) -> DraftSource | None:
+        """Return the preferred source that is loaded until K tokens are drafted or it has nothing to say."""
+        if self._n_drafted >= self._outlook.longest(self._k):
+            return None
+        source = next(source for source in _PREFERRED if source in offers)
+        if offers[source].ready:
+            return source
+        if not self._n_drafted:
+            self.off_reason = offers[source].silence
+        return None
+
+    def drafted(self, proposal: Drafted) -> None:
+        """Count a proposal."""
+        del proposal
+        self._n_drafted += 1
+
+    def n_submitted(self) -> int:
+        """Return all that may be verified at once."""
+        return self._outlook.longest(self._n_drafted)
+
+    def observe(self, report: RoundVerified) -> None:
+        """A fixed choice learns nothing."""
