@@ -60,10 +60,6 @@ class Context:
             self._roll_back(keep)
         return keep
 
-    def forget(self) -> None:
-        """Empty the cache."""
-        self._roll_back(0)
-
     def prefill(self, sequence: Sequence[int], n_left: int | None = None) -> Iterator[int]:
         """Feed chunks until no more than `n_left` tokens of `sequence` are left, by default one chunk.
 

@@ -96,11 +96,7 @@ class SpeculativeDecoder:
     @property
     def end_tokens(self) -> frozenset[int]:
         """Ids that end an answer."""
-        return frozenset(filter(self._parts.tokenizer.is_end, range(self._parts.target.n_vocab)))
-
-    def forget(self) -> None:
-        """Empty the target's cache, so that the next answer reads its whole prompt: what a fair measurement needs."""
-        self._parts.target.begin(())
+        return frozenset(filter(self._tokenizer.is_end, range(self._target.n_vocab)))
 
     def mode_for(self, request: GenerationRequest) -> Mode:
         """Return the mode that was asked for, or the one that this pair merits."""
@@ -109,8 +105,8 @@ class SpeculativeDecoder:
         return Mode.EXACT if len(self.exact_widths or ()) > _WIDTHS_FOR_EXACT else Mode.FAST
 
     def forget(self) -> None:
-        """Empty the target's cache, so that the next answer starts from nothing, as a benchmark must."""
-        self._target.forget()
+        """Empty all caches, so that the next answer reads its whole prompt: what a fair measurement needs."""
+        self._target.begin(())
         for drafter in self._drafters:
             drafter.begin(())
 
