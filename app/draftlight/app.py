@@ -127,7 +127,7 @@ def _run_command(arguments: Arguments) -> int:
 def _terminal_parts() -> "Parts":
     from draftlight.cli.parts import Parts  # noqa: PLC0415 - see _run_command
 
-    return Parts(load=load_pair, open_store=_open_store, probe=_probe_pair)
+    return Parts(load=load_pair, open_store=_open_store, probe=_probe_pair, library=_library)
 
 
 def _open_window(arguments: Arguments) -> int:
@@ -280,6 +280,13 @@ def _check_files(settings: "PairSettings") -> None:
             f"{settings.draft.name} cannot draft for {settings.target.name}: {' '.join(verdict.reasons)}",
             "Choose another draft model, n-gram drafts or none.",
         )
+
+
+def _library() -> str:
+    """Name the build of llama.cpp that runs the models."""
+    from draftlight.llama.library import library_version, system_info  # noqa: PLC0415 - see _run_command
+
+    return f"llama-cpp-python {library_version()}: {system_info()}"
 
 
 def _probe_pair(settings: "PairSettings", cancel: "CancelToken") -> "Preflight":

@@ -113,7 +113,12 @@ class Terminal:
 
     def run(self, *line: str, text: str = "") -> tuple[int, str, str]:
         self._monkeypatch.setattr("sys.stdin", io.StringIO(text))
-        parts = Parts(load=self._load, open_store=lambda: HistoryStore.open(self.store_path), probe=self._probe)
+        parts = Parts(
+            load=self._load,
+            open_store=lambda: HistoryStore.open(self.store_path),
+            probe=self._probe,
+            library=lambda: "a library",
+        )
         status = commands.run(parse(line), parts)
         written = self._capsys.readouterr()
         return status, written.out, written.err

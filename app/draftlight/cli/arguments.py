@@ -39,6 +39,15 @@ class Arguments(argparse.Namespace):
     min_p: float = 0.05
     repeat_penalty: float = 1.0
     stop: Sequence[str] = ()
+    # bench
+    prompts: Path | None = None
+    arms: str = "plain,auto"
+    limit: int = 0
+    repeats: int = 1
+    context: int = 0
+    peers: Sequence[str] = ()
+    ignore_eos: bool = False
+    report: Path | None = None
     # models
     folders: Sequence[Path] = ()
 
@@ -95,6 +104,11 @@ def _parser() -> _Parser:
     _add_json(probe, "the result as one JSON object")
     _add_pair(probe)
 
+    bench = commands.add_parser("bench", help="measure how much faster each way to draft is, other servers beside them")
+    _add_json(bench, "the report as one JSON object, on one line")
+    _add_pair(bench)
+    _add_bench(bench)
+
     models = commands.add_parser("models", help="list the model files found here, and which may draft for which")
     models.add_argument("folders", nargs="*", type=Path, metavar="FOLDER", help="further folders to look in")
     _add_json(models, "the list as one JSON object")
@@ -128,6 +142,39 @@ def _add_answer(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--min-p", type=_number(float, 0, 1), default=0.05, metavar="P", help="0: off")
     group.add_argument("--repeat-penalty", type=_number(float, 0.1, 5), default=1.0, metavar="R", help="1: off")
     group.add_argument("--system", default="", metavar="TEXT", help="system prompt")
+
+
+def _add_bench(parser: argparse.ArgumentParser) -> None:
+    asked = parser.add_argument_group("what is asked")
+    asked.add_argument("--prompts", type=Path, metavar="FILE", help="JSON Lines in MT-bench's form; else our own suite")
+    asked.add_argument(
+        "--limit", type=_number(int, 1), default=0, metavar="N", help="only N prompts, spread over kinds"
+    )
+    asked.add_argument(
+        "--context", type=_number(int, 0), default=0, metavar="N", help="text before each prompt, to about N tokens"
+    )
+    asked.add_argument("--temperature", type=temperature, default=0.0, metavar="T", help="0, the default, is greedy")
+    asked.add_argument("--seed", type=seed, metavar="S", help="of the first prompt; the next ones count up from it")
+    asked.add_argument("--max-tokens", type=_number(int, 2), default=128, metavar="N", help="longest answer")
+    asked.add_argument("--ignore-eos", action="store_true", help="always N tokens: the end tokens are made impossible")
+    compared = parser.add_argument_group("what is compared")
+    compared.add_argument(
+        "--arms",
+        default="plain,auto",
+        metavar="A,B",
+        help="plain, auto, model and ngram (auto with one source), k1 to k16 (draft model), ngram1 to ngram16",
+    )
+    compared.add_argument("--mode", choices=("exact", "fast", "auto"), default="auto", help="auto: the pair's own best")
+    compared.add_argument(
+        "--peer",
+        dest="peers",
+        action="append",
+        default=[],
+        metavar="NAME=URL",
+        help="a llama-server with the same target; repeatable",
+    )
+    compared.add_argument("--repeats", type=_number(int, 1), default=1, metavar="R", help="times each prompt is asked")
+    compared.add_argument("--report", type=Path, metavar="FOLDER", help="write report.md, report.json and report.html")
 
 
 def draft_length(text: str) -> int | None:

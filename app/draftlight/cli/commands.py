@@ -1,6 +1,6 @@
 """The terminal's commands by name."""
 
-from draftlight.cli import chat, generate, models, probe
+from draftlight.cli import bench, chat, generate, models, probe
 from draftlight.cli.arguments import Arguments
 from draftlight.cli.parts import Parts
 
@@ -8,6 +8,8 @@ from draftlight.cli.parts import Parts
 def run(arguments: Arguments, parts: Parts) -> int:
     """Run the command that was asked for and return its exit status. Raises UserError."""
     match arguments.command:
+        case "bench":
+            return bench.run(arguments, parts)
         case "chat":
             return chat.run(arguments, parts)
         case "generate":

@@ -12,8 +12,12 @@ from draftlight.settings import PairSettings
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """The loader, the chats on disk and the probe. `probe` tries a pair out and returns a frozen result."""
+    """The loader, the chats on disk, the probe, and what llama.cpp was built as.
+
+    `probe` tries a pair out and returns a frozen result; `library` tells the version and the processor features.
+    """
 
     load: Loader
     open_store: Callable[[], HistoryStore]
     probe: Callable[[PairSettings, CancelToken], Any]
+    library: Callable[[], str]

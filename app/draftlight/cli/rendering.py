@@ -6,8 +6,9 @@ What is shown is decided by chat.trace, as it is for the window; this file only 
 import os
 import shutil
 import sys
+import time
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TextIO
 
 from draftlight.chat.trace import Trace
@@ -37,6 +38,8 @@ _REASONS = {
     StopReason.CONTEXT_FULL: "the context is full",
     StopReason.CANCELLED: "stopped",
 }
+_BAR = 24  # columns
+_LINE_SECONDS = 20.0  # between two lines of progress where no terminal is
 LEGEND = (
     ("accepted", TokenFate.ACCEPTED),
     ("rejected", TokenFate.REJECTED),
@@ -199,3 +202,38 @@ def say_step(step: ModelLoading | None) -> None:
         text = step.step if step.fraction is None else f"{step.step} {step.fraction:.0%}"
     sys.stderr.write(f"\r\x1b[K{text}")
     sys.stderr.flush()
+
+
+class ProgressBar:
+    """How far something long is: a bar on a terminal; elsewhere a line now and then, so that a log shows life."""
+
+    def __init__(self, stream: TextIO, clock: Callable[[], float] = time.monotonic) -> None:
+        """Write to `stream`; `clock` counts seconds."""
+        self._stream = stream
+        self._clock = clock
+        self._started = clock()
+        self._told: float | None = None  # when the last line was written
+
+    def show(self, n_done: int, n_total: int, now: str) -> None:
+        """Show that `n_done` of `n_total` are done, and what is being done now."""
+        figures = f"{n_done} of {n_total}{self._remaining(n_done, n_total)}  {now}".rstrip()
+        if self._stream.isatty():
+            filled = _BAR * n_done // max(1, n_total)
+            line = f"[{'#' * filled}{'.' * (_BAR - filled)}] {figures}"
+            self._stream.write(f"\r\x1b[K{visible(line)[: shutil.get_terminal_size().columns - 1]}")
+        elif self._told is None or self._clock() - self._told >= _LINE_SECONDS or n_done == n_total:
+            self._told = self._clock()
+            self._stream.write(figures + "\n")
+        self._stream.flush()
+
+    def clear(self) -> None:
+        """Take the bar away."""
+        if self._stream.isatty():
+            self._stream.write("\r\x1b[K")
+            self._stream.flush()
+
+    def _remaining(self, n_done: int, n_total: int) -> str:
+        if not 0 < n_done < n_total:
+            return ""
+        minutes, seconds = divmod(round((self._clock() - self._started) / n_done * (n_total - n_done)), 60)
+        return f", about {minutes}:{seconds:02} left"
