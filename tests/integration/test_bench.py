@@ -1,4 +1,4 @@
-"""`bench` on real llama.cpp with the program's own loader: figures that hang together, and plain's tokens everywhere."""
+"""`bench` on real llama.cpp with the program's own loader: figures that hang together, plain's tokens everywhere."""
 
 import json
 from pathlib import Path

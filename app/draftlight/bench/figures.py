@@ -30,6 +30,7 @@ class RoundCosts:
     """Milliseconds of a mean round; `host_share` of its time is spent outside both models.
 
     `outside_share` of an answer's whole time lies outside prefill and rounds: what the engine's own times leave out.
+    `first_draft_ms` is the draft model's time in the first round it drafted in, on average: it then reads the prompt.
     """
 
     draft_ms: float
@@ -37,6 +38,7 @@ class RoundCosts:
     host_ms: float
     host_share: float
     outside_share: float
+    first_draft_ms: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,6 +270,7 @@ def _costs(own: Sequence[Measurement]) -> RoundCosts | None:
         host_ms=host / n_rounds,
         host_share=host / whole if whole > 0 else 0.0,
         outside_share=(wall - known) / wall if wall > 0 else 0.0,
+        first_draft_ms=statistics.fmean(tally.first_draft_ms for _, _, tally in told if tally is not None),
     )
 
 

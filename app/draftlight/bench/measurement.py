@@ -2,7 +2,7 @@
 
 import time
 from array import array
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -23,6 +23,7 @@ class Tally:
     `drafted_by` and `accepted_by` count tokens by source, `lengths` rounds by their number of drafted tokens, `reasons`
     rounds without a draft by why; `n_mixed` rounds drafted from more than one source. `predicted_cost` is what the
     rounds should have cost in plain steps by the costs measured before, without host time; None where none were.
+    `first_draft_ms` is what the draft model took in the first round it drafted in: it then reads the prompt as well.
     """
 
     n_rounds: int = 0
@@ -32,6 +33,7 @@ class Tally:
     reasons: Mapping[str, int] = field(default_factory=dict)
     n_mixed: int = 0
     predicted_cost: float | None = None
+    first_draft_ms: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,13 +75,37 @@ class Answerer(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class EngineSetup:
-    """What all of our engine's arms share."""
+    """What all of our engine's arms share, the caches too: `caches` makes them alike before each answer."""
 
     decoder: SpeculativeDecoder
     sampling: SamplingParams
     mode: Mode | None
     facts: PairFacts | None
+    caches: "Caches"
     clock: Callable[[], float] = time.perf_counter
+
+
+class Caches:
+    """Sees to it that no arm profits from the one before it: both models' caches are the same before each answer.
+
+    Cold, they are empty. Warm, both hold the prompt, as in a chat that goes on.
+    """
+
+    def __init__(self, decoder: SpeculativeDecoder, *, warm: bool) -> None:
+        """Look after this decoder's caches."""
+        self._decoder = decoder
+        self._warm = warm
+        self._held: tuple[int, ...] = ()
+
+    def make_alike(self, prompt: tuple[int, ...], cancel: CancelToken) -> None:
+        """Empty both caches, or have both models read the prompt if it is another than before."""
+        if not self._warm:
+            self._decoder.forget()
+        elif prompt != self._held:
+            self._decoder.forget()
+            request = GenerationRequest(prompt, SamplingParams(temperature=0), 0, draft_length=1, max_new_tokens=3)
+            deque(self._decoder.generate(request, cancel), maxlen=0)
+            self._held = prompt
 
 
 class EngineArm:
@@ -107,7 +133,7 @@ class EngineArm:
             mode=setup.mode,
             sources=self._arm.sources,
         )
-        setup.decoder.forget()
+        setup.caches.make_alike(prompt, cancel)
         counting = _Counting(len(prompt), setup.facts)
         started = setup.clock()
         for event in setup.decoder.generate(request, cancel):
@@ -132,7 +158,7 @@ class _Counting:
         self._accepted: Counter[DraftSource] = Counter()
         self._lengths: Counter[int] = Counter()
         self._reasons: Counter[str] = Counter()
-        self._cost = 0.0
+        self._cost = self._first_draft_ms = 0.0
 
     def add(self, done: RoundVerified) -> None:
         """Count one round."""
@@ -147,6 +173,8 @@ class _Counting:
         )
         self._n_mixed += len(set(sources)) > 1
         self._lengths[len(sources)] += 1
+        if DraftSource.MODEL in sources and not self._first_draft_ms:
+            self._first_draft_ms = done.draft_ms
         if not sources:
             self._reasons[done.no_draft_reason] += 1
         if self._facts is not None:
@@ -174,6 +202,7 @@ class _Counting:
                 reasons=dict(self._reasons),
                 n_mixed=self._n_mixed,
                 predicted_cost=None if self._facts is None else self._cost,
+                first_draft_ms=self._first_draft_ms,
             ),
         )
 

@@ -45,6 +45,7 @@ class Arguments(argparse.Namespace):
     limit: int = 0
     repeats: int = 1
     context: int = 0
+    warm: bool = False
     peers: Sequence[str] = ()
     ignore_eos: bool = False
     report: Path | None = None
@@ -152,6 +153,9 @@ def _add_bench(parser: argparse.ArgumentParser) -> None:
     )
     asked.add_argument(
         "--context", type=_number(int, 0), default=0, metavar="N", help="text before each prompt, to about N tokens"
+    )
+    asked.add_argument(
+        "--warm", action="store_true", help="our caches hold the prompt, as in a chat; else they are empty"
     )
     asked.add_argument("--temperature", type=temperature, default=0.0, metavar="T", help="0, the default, is greedy")
     asked.add_argument("--seed", type=seed, metavar="S", help="of the first prompt; the next ones count up from it")

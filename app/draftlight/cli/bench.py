@@ -11,7 +11,7 @@ from draftlight import __version__, paths
 from draftlight.bench.arms import Arm, parse_arms, parse_peers, require_sources
 from draftlight.bench.figures import figures
 from draftlight.bench.machine import load_average, machine
-from draftlight.bench.measurement import Answerer, EngineArm, EngineSetup
+from draftlight.bench.measurement import Answerer, Caches, EngineArm, EngineSetup
 from draftlight.bench.page import write_folder
 from draftlight.bench.peer import Peer, PeerDescription
 from draftlight.bench.prompts import BenchPrompt, Turn, Writer, WrittenPrompt, read_prompts, spread, written
@@ -147,6 +147,7 @@ class _Bench:
             sampling=SamplingParams(temperature=arguments.temperature, logit_bias=bias),
             mode=self._mode(),
             facts=self.pair.decoder.facts,
+            caches=Caches(self.pair.decoder, warm=arguments.warm),
         )
         engine: list[Answerer] = [EngineArm(arm, setup) for arm in self.arms]
         rivals = [
@@ -182,6 +183,7 @@ class _Bench:
             "n_prompts": len(plan.prompts),
             "prompt_tokens": {"least": lengths[0], "median": lengths[len(lengths) // 2], "most": lengths[-1]},
             "context": arguments.context,
+            "warm": arguments.warm,
             "repeats": plan.repeats,
             "arms": [arm.name for arm in self.arms],
             "peers": plain_value(self.described),

@@ -10,7 +10,7 @@ import pytest
 
 from draftlight.bench.arms import parse_arms
 from draftlight.bench.figures import Figures, figures
-from draftlight.bench.measurement import EngineArm, EngineSetup, predicted_cost
+from draftlight.bench.measurement import Caches, EngineArm, EngineSetup, predicted_cost
 from draftlight.bench.page import as_page, write_folder
 from draftlight.bench.plots import acceptance_by_position, cost_staircase, speed_up_by_kind
 from draftlight.bench.prompts import WrittenPrompt
@@ -52,16 +52,19 @@ class TimedModel(TableModel):
         return logits
 
 
-def toy_results(
-    noise: float, *, arms: str = ARMS, temperature: float = 0.0, facts: PairFacts | None = FACTS
-) -> Results:
+def toy_results(noise: float, *, arms: str = ARMS, temperature: float = 0.0, warm: bool = False) -> Results:
     """Measure nine prompts of three kinds, 25 tokens each."""
     target, draft = TimedModel(STEP, ROW), TimedModel(DRAFT_STEP, 0.0, noise)
     tokenizer = LetterTokenizer()
     drafters: list[Drafter] = [ModelDrafter(Context(draft), n_vocab=16), SuffixDrafter()]
     decoder = SpeculativeDecoder(Context(target), drafters, tokenizer, None)
     setup = EngineSetup(
-        decoder, SamplingParams(temperature), None, facts, lambda: target.decode_seconds + draft.decode_seconds
+        decoder=decoder,
+        sampling=SamplingParams(temperature),
+        mode=None,
+        facts=FACTS,
+        caches=Caches(decoder, warm=warm),
+        clock=lambda: target.decode_seconds + draft.decode_seconds,
     )
     prompts = tuple(WrittenPrompt(str(n), ("chat", "code", "prose")[n % 3], (n, 3, 1, n % 5)) for n in range(9))
     plan = Plan(prompts, max_tokens=25, seed=7)
@@ -111,6 +114,16 @@ def test_every_arm_commits_plain_s_tokens(temperature: float) -> None:
 def test_no_arm_profits_from_the_one_before_it() -> None:
     stats = [each.answer.stats for each in toy_results(0.5).measurements]
     assert {each.n_reused for each in stats if each is not None} == {0}
+
+
+def test_warm_every_arm_finds_the_prompt_in_both_caches() -> None:
+    results = toy_results(0.5, warm=True)
+    assert {each.answer.stats.n_reused for each in results.measurements if each.answer.stats is not None} == {3}
+    first = {
+        each.answer.tally.first_draft_ms for each in results.measurements if each.answer.tally and each.arm == "k1"
+    }
+    assert first == {1000.0 * DRAFT_STEP}  # one step: nothing of the prompt is read again
+    assert all(each.identical for each in results.measurements)
 
 
 def test_a_useless_draft_costs_time_and_that_is_what_is_reported() -> None:
