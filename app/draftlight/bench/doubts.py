@@ -1,6 +1,7 @@
 """What makes a benchmark doubtful, said in sentences beside its figures instead of being left to the reader."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from draftlight.bench.arms import PLAIN
 from draftlight.bench.figures import ArmFigures, Figures
@@ -11,18 +12,32 @@ _OUTSIDE = 0.05  # share of an answer's time that may be missing from the engine
 _FEW_PROMPTS = 8
 
 
-def doubts(figures: Figures, *, interrupted: bool, exact: bool) -> tuple[str, ...]:
+@dataclass(frozen=True, slots=True)
+class Circumstances:
+    """How it was measured, as far as it bears on doubts.
+
+    `exact`: no fork may happen; `warm`: our caches held the prompts; `drafting_peers`: those that say that they draft.
+    """
+
+    interrupted: bool = False
+    exact: bool = False
+    warm: bool = False
+    drafting_peers: frozenset[str] = frozenset()
+
+
+def doubts(figures: Figures, how: Circumstances) -> tuple[str, ...]:
     """Return a sentence for each thing that a reader should know before believing the figures."""
-    return tuple(_about_all(figures, interrupted=interrupted)) + tuple(
-        sentence for arm in figures.arms for sentence in _about_arm(arm, exact=exact)
-    )
+    about_arms = (sentence for arm in figures.arms for sentence in _about_arm(arm, how))
+    return (*_about_all(figures, how), *about_arms)
 
 
-def _about_all(figures: Figures, *, interrupted: bool) -> Iterator[str]:
-    if interrupted:
+def _about_all(figures: Figures, how: Circumstances) -> Iterator[str]:
+    if how.interrupted:
         yield "It was stopped before its end: only prompts that every arm had answered by then are counted."
     if 0 < len(figures.prompts) < _FEW_PROMPTS:
         yield f"There are only {len(figures.prompts)} prompts, so the intervals say little."
+    if how.warm and any(arm.is_peer for arm in figures.arms):
+        yield "Our caches held the prompts and the peers' did not: only the decode rates can be compared with theirs."
     if figures.n_too_short:
         yield (
             f"{figures.n_too_short} of {len(figures.prompts)} prompts were answered with a single token by some arm: "
@@ -30,7 +45,7 @@ def _about_all(figures: Figures, *, interrupted: bool) -> Iterator[str]:
         )
 
 
-def _about_arm(arm: ArmFigures, *, exact: bool) -> Iterator[str]:
+def _about_arm(arm: ArmFigures, how: Circumstances) -> Iterator[str]:
     if arm.name == PLAIN:
         if arm.identical is not None and arm.identical < 1:
             yield "plain is not reproducible: its own repeats differ, so no arm can be held against it."
@@ -41,7 +56,9 @@ def _about_arm(arm: ArmFigures, *, exact: bool) -> Iterator[str]:
             yield f"{arm.name} never drafted ({why}): its ratio compares plain decoding with itself."
         if arm.drafting.n_audit_failures:
             yield f"{arm.name}: {arm.drafting.n_audit_failures} of {arm.drafting.n_audits} audits found other bits."
-    if exact and not arm.is_peer and arm.identical is not None and arm.identical < 1:
+    if arm.name in how.drafting_peers and arm.n_answers and arm.acceptance_rate is None:
+        yield f"{arm.name} is set up to draft and drafted nothing."
+    if how.exact and not arm.is_peer and arm.identical is not None and arm.identical < 1:
         yield f"{arm.name} forked from plain in exact mode, which promises that it cannot."
     if arm.costs is not None and abs(arm.costs.outside_share) > _OUTSIDE:
         yield (

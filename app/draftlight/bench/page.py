@@ -5,7 +5,7 @@ from html import escape
 from pathlib import Path
 
 from draftlight.bench.plots import acceptance_by_position, cost_staircase, speed_up_by_kind
-from draftlight.bench.report import BenchReport, as_json, as_markdown
+from draftlight.bench.report import BY_KIND, BenchReport, as_json, as_markdown
 from draftlight.errors import UserError
 from draftlight.paths import make_folder
 
@@ -53,7 +53,7 @@ def as_page(report: BenchReport) -> str:
 
 
 def _html(markdown: str, pictures: str) -> str:
-    """Turn our own Markdown, of headings, lists, tables and paragraphs only, into HTML; pictures after its head."""
+    """Turn our own Markdown, of headings, lists, tables and paragraphs only, into HTML; pictures before the details."""
     parts: list[str] = []
     for block in markdown.strip().split("\n\n"):
         lines = block.splitlines()
@@ -67,8 +67,8 @@ def _html(markdown: str, pictures: str) -> str:
             parts.append("<ul>" + "".join(f"<li>{escape(line[2:])}</li>" for line in lines) + "</ul>")
         else:
             parts.append(f"<p>{escape(block)}</p>")
-    first_section = next((n for n, part in enumerate(parts) if part.startswith("<h2>")), len(parts))
-    return "".join([*parts[:first_section], pictures, *parts[first_section:]])
+    place = parts.index(f"<h2>{BY_KIND}</h2>") if f"<h2>{BY_KIND}</h2>" in parts else len(parts)
+    return "".join([*parts[:place], pictures, *parts[place:]])
 
 
 def _table(lines: list[str]) -> str:

@@ -1,6 +1,7 @@
 """What is asked: prompts from a file in MT-bench's form, spread over their kinds, and text to put before them."""
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import cycle, zip_longest
@@ -56,6 +57,9 @@ def read_prompts(file: Path) -> tuple[BenchPrompt, ...]:
     prompts = tuple(_prompt(line, f"{file}, line {n}", n) for n, line in enumerate(lines, 1) if line.strip())
     if not prompts:
         raise UserError(f"{file} holds no prompt.", "Write one JSON object a line.")
+    twice = [name for name, n in Counter(prompt.id for prompt in prompts).items() if n > 1]
+    if twice:
+        raise UserError(f"{file} holds two prompts with the question_id {twice[0]!r}.", "Give each its own.")
     return prompts
 
 

@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from draftlight.bench.arms import PLAIN
-from draftlight.bench.doubts import doubts
+from draftlight.bench.doubts import Circumstances, doubts
 from draftlight.bench.figures import ArmFigures, Figures
 from draftlight.bench.intervals import Interval
 from draftlight.bench.runner import Memory
 from draftlight.engine.costs import PairFacts
 
+BY_KIND = "Speed-up by kind"  # the heading after which the details come
 _SHOWN_FORKS = 12
 _MEGABYTE = 1e6
 METHOD = (
@@ -34,15 +35,14 @@ class BenchReport:
     figures: Figures
     settings: Mapping[str, object]
     memory: Memory
-    interrupted: bool
-    exact: bool
+    how: Circumstances
     facts: PairFacts | None = None
     notices: tuple[str, ...] = ()
     doubts: tuple[str, ...] = field(init=False)
 
     def __post_init__(self) -> None:
         """Look for what makes the figures doubtful."""
-        found = doubts(self.figures, interrupted=self.interrupted, exact=self.exact)
+        found = doubts(self.figures, self.how)
         object.__setattr__(self, "doubts", found)
 
 
@@ -53,7 +53,7 @@ def as_json(report: BenchReport, *, prompts: bool = False) -> dict[str, Any]:
         "arms": {arm.name: _arm_as_json(arm) for arm in report.figures.arms},
         "n_prompts": len(report.figures.prompts),
         "kinds": list(report.figures.kinds),
-        "interrupted": report.interrupted,
+        "interrupted": report.how.interrupted,
         "doubts": list(report.doubts),
         "notices": list(report.notices),
         "forks": _plain(report.figures.forks),
@@ -124,7 +124,7 @@ def as_markdown(report: BenchReport) -> str:
     sections: list[tuple[str, Sequence[str]]] = [
         ("", _main_table(found)),
         ("Before you believe it", [f"- {doubt}" for doubt in report.doubts]),
-        ("Speed-up by kind", _kind_table(found)),
+        (BY_KIND, _kind_table(found)),
         ("Over each other", _over_table(found)),
         ("First token and whole answer", _whole_table(found)),
         ("Where the time of a round goes", _cost_table(ours)),

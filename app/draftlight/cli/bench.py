@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 
 from draftlight import __version__, paths
 from draftlight.bench.arms import Arm, parse_arms, parse_peers, require_sources
+from draftlight.bench.doubts import Circumstances
 from draftlight.bench.figures import figures
 from draftlight.bench.machine import load_average, machine
 from draftlight.bench.measurement import Answerer, Caches, EngineArm, EngineSetup
@@ -132,8 +133,12 @@ class _Bench:
             figures=found,
             settings=settings,
             memory=results.memory,
-            interrupted=results.interrupted,
-            exact=self._mode_done() is Mode.EXACT and decoder.exact_widths is not None,
+            how=Circumstances(
+                interrupted=results.interrupted,
+                exact=self._mode_done() is Mode.EXACT and decoder.exact_widths is not None,
+                warm=arguments.warm,
+                drafting_peers=frozenset(name for name, peer in self.described.items() if peer.speculative),
+            ),
             facts=decoder.facts,
             notices=self.pair.notices,
         )

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from draftlight.bench.doubts import doubts
+from draftlight.bench.doubts import Circumstances, doubts
 from draftlight.bench.figures import ArmFigures, Figures, figures
 from draftlight.bench.measurement import Answer, Tally
 from draftlight.bench.runner import Fork, Measurement, Memory, Results
@@ -26,6 +26,7 @@ STATS = SpeculationStats(
     verify_ms=700.0,
     host_ms=100.0,
 )
+NOTHING_SPECIAL = Circumstances()
 TALLY = Tally(n_rounds=5, drafted_by={DraftSource.MODEL: 15}, accepted_by={DraftSource.MODEL: 5}, lengths={3: 5})
 
 
@@ -128,9 +129,9 @@ def test_places_in_the_draft_are_added_up_over_answers_of_different_lengths() ->
     assert drafting.alpha == pytest.approx(5 / 9)
 
 
-def said(*measurements: Measurement, exact: bool = False, interrupted: bool = False) -> list[str]:
+def said(*measurements: Measurement, how: Circumstances = NOTHING_SPECIAL) -> list[str]:
     found: Figures = figures(results(*measurements), ["plain", "k3", "peer"], frozenset({"peer"}), greedy=True)
-    return list(doubts(found, interrupted=interrupted, exact=exact))
+    return list(doubts(found, how))
 
 
 def test_a_clean_run_of_enough_prompts_leaves_no_doubt() -> None:
@@ -162,7 +163,9 @@ def test_time_that_the_engine_does_not_tell_of_is_told() -> None:
 
 def test_forks_in_exact_mode_failed_audits_and_an_unsteady_plain_are_told() -> None:
     forked = measured("k3", "a", 0.1, fork=FORK)
-    assert any("exact mode" in doubt for doubt in said(measured("plain", "a", 0.2), forked, exact=True))
+    assert any(
+        "exact mode" in doubt for doubt in said(measured("plain", "a", 0.2), forked, how=Circumstances(exact=True))
+    )
     assert not any("exact mode" in doubt for doubt in said(measured("plain", "a", 0.2), forked))
     audited = with_rounds(0.1, replace(STATS, n_audits=4, n_audit_failures=1))
     assert any("1 of 4 audits" in doubt for doubt in said(measured("plain", "a", 0.2), audited))
@@ -171,10 +174,22 @@ def test_forks_in_exact_mode_failed_audits_and_an_unsteady_plain_are_told() -> N
 
 
 def test_few_prompts_an_early_end_and_answers_of_one_token_are_told() -> None:
-    told = said(replace(measured("plain", "a", 0.2), seconds_per_token=None, n_tokens=1), interrupted=True)
+    told = said(
+        replace(measured("plain", "a", 0.2), seconds_per_token=None, n_tokens=1), how=Circumstances(interrupted=True)
+    )
     assert [any(words in doubt for doubt in told) for words in ("stopped", "only 1 prompts", "single token")] == [
         True
     ] * 3
+
+
+def test_a_peer_that_should_draft_and_does_not_and_one_beside_warm_caches_are_told() -> None:
+    silent = measured("peer", "a", 0.2)
+    silent = replace(silent, answer=replace(silent.answer, n_drafted=0, n_accepted=0))
+    how = Circumstances(warm=True, drafting_peers=frozenset({"peer"}))
+    told = said(measured("plain", "a", 0.2), silent, how=how)
+    assert any("peer is set up to draft" in doubt for doubt in told)
+    assert any("caches held the prompts" in doubt for doubt in told)
+    assert not any("peer is set up" in doubt for doubt in said(measured("plain", "a", 0.2), silent))
 
 
 def test_nothing_measured_gives_empty_figures() -> None:

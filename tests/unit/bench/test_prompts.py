@@ -52,6 +52,11 @@ def test_a_file_without_prompts_is_refused(tmp_path: Path, content: bytes) -> No
         read_prompts(file)
 
 
+def test_two_prompts_of_one_name_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="'7'"):
+        read_prompts(file_of(tmp_path, entry(), entry()))
+
+
 def test_a_missing_file_and_a_folder_are_refused(tmp_path: Path) -> None:
     for path in (tmp_path / "none.jsonl", tmp_path):
         with pytest.raises(UserError, match=str(path)):

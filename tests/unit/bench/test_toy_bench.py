@@ -9,6 +9,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from draftlight.bench.arms import parse_arms
+from draftlight.bench.doubts import Circumstances
 from draftlight.bench.figures import Figures, figures
 from draftlight.bench.measurement import Caches, EngineArm, EngineSetup, predicted_cost
 from draftlight.bench.page import as_page, write_folder
@@ -83,8 +84,7 @@ def report() -> BenchReport:
         figures=figures(found, ARMS.split(","), frozenset(), greedy=True),
         settings={"pair": {"target": "/models/a <b>.gguf"}, "seed": 7, "widths": frozenset({2, 1})},
         memory=found.memory,
-        interrupted=False,
-        exact=False,
+        how=Circumstances(),
         facts=FACTS,
     )
 
@@ -194,7 +194,7 @@ def test_the_pictures_show_every_arm_and_the_exact_widths(report: BenchReport) -
 
 def test_without_figures_there_are_no_pictures_and_the_report_still_stands(report: BenchReport) -> None:
     nothing = figures(Results((), report.memory), ["plain", "k3"], frozenset(), greedy=True)
-    empty = BenchReport(nothing, {}, report.memory, interrupted=True, exact=False)
+    empty = BenchReport(nothing, {}, report.memory, Circumstances(interrupted=True))
     assert (speed_up_by_kind(nothing), acceptance_by_position(nothing), cost_staircase(None)) == ("", "", "")
     assert "stopped before its end" in as_page(empty)
     json.dumps(as_json(empty, prompts=True), allow_nan=False)
