@@ -3,7 +3,7 @@
 A toy's draft is the same table plus noise: noise 0 accepts everything, noise 3 almost nothing.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -25,6 +25,7 @@ class TableModel:
         self.decode_seconds = 0.0
         self.can_roll_back = True
         self.fail_at: int | None = None
+        self.price: Callable[[int, int], float] = lambda _width, _context: 0.001
 
     def row(self, sequence: Sequence[int]) -> FloatArray:
         before = sequence[-2] if len(sequence) > 1 else 0
@@ -39,7 +40,7 @@ class TableModel:
         self.forwards.append(len(tokens))
         start = len(self.held)
         self.held += tokens
-        self.decode_seconds += 0.001
+        self.decode_seconds += self.price(len(tokens), start)
         ends = range(start + len(tokens) - rows + 1, start + len(tokens) + 1)
         return np.array([self.row(self.held[:end]) for end in ends], np.float32).reshape(rows, self.n_vocab)
 

@@ -7,7 +7,9 @@ from enum import StrEnum
 
 from draftlight.engine.cancel import CancelToken
 from draftlight.engine.context import Context
+from draftlight.engine.controller.auto import AutoLength
 from draftlight.engine.controller.base import DraftLengthController, Outlook
+from draftlight.engine.controller.experience import Experience
 from draftlight.engine.controller.fixed import FixedLength
 from draftlight.engine.costs import PairFacts
 from draftlight.engine.drafting.base import Drafter
@@ -77,6 +79,7 @@ class SpeculativeDecoder:
         self._drafters = tuple(drafters)
         self._tokenizer = tokenizer
         self.facts = facts
+        self._experience = None if facts is None else Experience(facts)
 
     @property
     def n_ctx(self) -> int:
@@ -125,11 +128,17 @@ class SpeculativeDecoder:
         allowed = self._drafters
         if request.sources is not None:
             allowed = tuple(drafter for drafter in self._drafters if drafter.source in request.sources)
-        parts = DecoderParts(self._target, allowed, self._tokenizer, self.facts, self.mode_for(request))
+        parts = DecoderParts(
+            self._target, allowed, self._tokenizer, self.facts, self._experience, self.mode_for(request)
+        )
         yield from _Generation(parts, request, self._controller_for(request), cancel).events()
 
     def _controller_for(self, request: GenerationRequest) -> DraftLengthController:
-        return FixedLength(_AUTO_UNTIL_MEASURED if request.draft_length is None else request.draft_length)
+        if request.draft_length is not None:
+            return FixedLength(request.draft_length)
+        if self._experience is None:
+            return FixedLength(_AUTO_UNTIL_MEASURED)
+        return AutoLength(self._experience, greedy=request.sampling.temperature <= 0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +149,7 @@ class DecoderParts:
     drafters: tuple[Drafter, ...]
     tokenizer: Tokenizer
     facts: PairFacts | None
+    experience: Experience | None
     mode: Mode
 
     def model_seconds(self) -> tuple[float, float]:
@@ -186,6 +196,7 @@ class _Generation:
         self._answer = AnswerText(request.stop)
         self._sequence = list(request.prompt)
         self._prompt_logits: FloatArray | None = None
+        self._n_read: list[int] = []  # tokens the draft model read for each of its proposals in this round
 
     def events(self) -> Iterator[Event]:
         """Prefill, rounds, end."""
@@ -236,11 +247,13 @@ class _Generation:
     def _round(self) -> Generator[Event, None, StopReason | None]:
         """One draft, one verify, one commit. Returns why the answer ends here; None where it goes on."""
         watch = _Watch(self._parts)
+        self._n_read.clear()
         outlook, no_draft_reason = self._outlook()
+        timed = self._prompt_logits is None  # else the time is the prefill's
         pending: list[TokenReport] = []
         n_submitted = 0
+        self._controller.begin_round(outlook)
         if len(outlook.lengths) > 1:
-            self._controller.begin_round(outlook)
             for report in self._draft():
                 watch.pause()
                 yield TokenDrafted(self._ledger.n_rounds, len(pending), report)
@@ -254,8 +267,12 @@ class _Generation:
         draft = [report.id for report in pending[:n_submitted]]
         verdict = verify(draft, self._logits(draft), self._sequence, self._sampler)
         done, reason = self._committed(pending, n_submitted, verdict, watch, no_draft_reason)
+        if timed and self._parts.experience is not None:
+            saved_ms = self._parts.experience.learn(done, outlook.n_tokens, self._n_read)
+            done = replace(done, saved_ms=saved_ms)
+        if timed:
+            self._controller.observe(done)
         self._ledger.add(done)
-        self._controller.observe(done)
         yield done
         return reason
 
@@ -283,6 +300,10 @@ class _Generation:
         drafters = {drafter.source: drafter for drafter in self._parts.drafters}
         while not self._cancel.cancelled:
             offers = {source: drafter.offer(sequence, n_committed) for source, drafter in drafters.items()}
+            if n_read := self._controller.wants_review(offers):
+                model = drafters[DraftSource.MODEL]
+                self._controller.reviewed(model.review(sequence, self._sampler, self._cancel, n_read))
+                continue
             source = self._controller.next_source(offers)
             if source is None:
                 return
@@ -290,6 +311,8 @@ class _Generation:
             if proposal is None:
                 return
             self._controller.drafted(proposal)
+            if offers[source].lag:
+                self._n_read.append(offers[source].lag)
             yield self._reporter.drafted(proposal, stream)
             sequence.append(proposal.token)
             if self._parts.tokenizer.is_end(proposal.token):

@@ -76,7 +76,7 @@ def test_a_review_compares_the_text_s_own_tokens_with_what_would_have_been_draft
     drafter, text = model_drafter(model), [1, 2]
     for n in range(12):
         text.append(int(model.row(text).argmax()) if n % 3 else 5)
-    trials = drafter.review(text, GREEDY, CancelToken())
+    trials = drafter.review(text, GREEDY, CancelToken(), 64)
     assert [trial.accepted for trial in trials] == [
         text[place] == int(model.row(text[:place]).argmax()) for place in range(1, len(text))
     ]

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
+from draftlight.engine.costs import DraftTrial
 from draftlight.engine.drafting.base import Drafted, Offer
 from draftlight.engine.events import DraftSource, Reasoning, RoundVerified
 
@@ -38,6 +39,14 @@ class DraftLengthController(Protocol):
 
     def begin_round(self, outlook: Outlook) -> None:
         """Start a round."""
+        ...
+
+    def wants_review(self, offers: Offers) -> int:
+        """Return on how many of the last tokens the draft model shall be tried before this draft; 0: not now."""
+        ...
+
+    def reviewed(self, trials: list[DraftTrial]) -> None:
+        """Learn from a review."""
         ...
 
     def next_source(self, offers: Offers) -> DraftSource | None:

@@ -1,6 +1,7 @@
 """The person's own choice of K, the same in every round."""
 
 from draftlight.engine.controller.base import Offers, Outlook
+from draftlight.engine.costs import DraftTrial
 from draftlight.engine.drafting.base import Drafted
 from draftlight.engine.events import DraftSource, Reasoning, RoundVerified
 
@@ -24,6 +25,14 @@ class FixedLength:
         self._outlook = outlook
         self._n_drafted = 0
         self.off_reason = "" if self._k else "drafting is off"
+
+    def wants_review(self, offers: Offers) -> int:
+        """Return 0: a fixed choice tries nothing."""
+        del offers
+        return 0
+
+    def reviewed(self, trials: list[DraftTrial]) -> None:
+        """A fixed choice learns nothing."""
 
     def next_source(self, offers: Offers) -> DraftSource | None:
         """Return the preferred source that is loaded until K tokens are drafted or it has nothing to say."""

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from draftlight.engine.cancel import CancelToken
+from draftlight.engine.costs import DraftTrial
 from draftlight.engine.events import DraftSource
 from draftlight.engine.sampling import Sampler
 
@@ -68,4 +69,11 @@ class Drafter(Protocol):
 
     def propose(self, sequence: Sequence[int], sampler: Sampler, cancel: CancelToken) -> Drafted | None:
         """Return the next token after `sequence`, for which offer() was ready; None once cancelled."""
+        ...
+
+    def review(self, sequence: Sequence[int], sampler: Sampler, cancel: CancelToken, n_read: int) -> list[DraftTrial]:
+        """Compare the text's last tokens with what would have been proposed in their place.
+
+        Of `sequence` at most the last `n_read` tokens are read, as if the text began with them.
+        """
         ...

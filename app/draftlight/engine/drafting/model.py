@@ -65,16 +65,22 @@ class ModelDrafter:
             decode_seconds=self._context.decode_seconds - before,
         )
 
-    def review(self, sequence: Sequence[int], sampler: Sampler, cancel: CancelToken) -> list[DraftTrial]:
-        """Catch up with the text and compare its last tokens with what this model would have drafted in their place.
+    def review(self, sequence: Sequence[int], sampler: Sampler, cancel: CancelToken, n_read: int) -> list[DraftTrial]:
+        """Compare the text's last tokens with what this model would have drafted in their place.
 
         One forward pass tells as much as a dozen rounds of drafting would: the way to see whether drafting pays again.
+        Where the cache is further behind than `n_read` tokens the window is read alone and the cache then holds nothing
+        else: catching up for good would cost more than a look is worth.
         """
-        if not self._catch_up(sequence, cancel):
+        n_before = 0  # tokens left out in front of the window
+        if len(sequence) - self._context.shared_prefix(sequence) > n_read:
+            n_before = len(sequence) - n_read
+            self._context.begin(())
+        window = sequence[n_before:]
+        if not self._catch_up(window, cancel):
             return []
-        held = min(self._context.shared_prefix(sequence), len(sequence) - 1)
-        rows = min(_REVIEWED, len(sequence) - held)
-        logits = self._context.advance(sequence, rows)
+        rows = min(_REVIEWED, len(window) - min(self._context.shared_prefix(window), len(window) - 1))
+        logits = self._context.advance(window, rows)
         trials = []
         for row, end in zip(logits[:-1], range(len(sequence) - rows + 1, len(sequence)), strict=True):
             law = sampler.law(row[: self._n_vocab], sequence[:end])

@@ -7,6 +7,7 @@ from collections import defaultdict, deque
 from collections.abc import Sequence
 
 from draftlight.engine.cancel import CancelToken
+from draftlight.engine.costs import DraftTrial
 from draftlight.engine.drafting.base import Drafted, Offer
 from draftlight.engine.events import DraftSource
 from draftlight.engine.sampling import Sampler
@@ -54,6 +55,11 @@ class SuffixDrafter:
         if place is None:
             return None
         return Drafted(token=self._text[place], source=DraftSource.NGRAM, q=1.0, rank=0, matched=matched)
+
+    def review(self, sequence: Sequence[int], sampler: Sampler, cancel: CancelToken, n_read: int) -> list[DraftTrial]:
+        """Nothing to try: an offer tells how good it is."""
+        del sequence, sampler, cancel, n_read
+        return []
 
     def _index(self, committed: Sequence[int]) -> None:
         """Bring the index to hold exactly `committed`, which begins with what it holds."""
