@@ -3,6 +3,7 @@
 import math
 import random
 from collections import Counter
+from functools import partial
 
 import pytest
 
@@ -55,8 +56,12 @@ class Priced:
         target_costs, draft_costs = PAIRS[pair]
         dice = random.Random(7)  # noqa: S311 - a test's dice
         self.models = TableModel(N_VOCAB, seed=5), TableModel(N_VOCAB, seed=5, noise=noise)
+
+        def price(costs: StepCosts, width: int, context: int) -> float:
+            return costs.at(width, context) * (1 + jitter * dice.random())
+
         for model, costs in zip(self.models, PAIRS[pair], strict=True):
-            model.price = lambda width, context, costs=costs: costs.at(width, context) * (1 + jitter * dice.random())
+            model.price = partial(price, costs)
         target, draft = self.models
         trials = []
         for _ in range(n_trials):
