@@ -24,12 +24,13 @@ from draftlight.engine.events import (
     TokenFate,
     TokenReport,
 )
+from draftlight.engine.exactness import Exactness
 from draftlight.engine.ledger import StatsLedger
 from draftlight.engine.model import FloatArray, Tokenizer
 from draftlight.engine.reports import Reporter
 from draftlight.engine.sampling import Sampler, SamplingParams
 from draftlight.engine.text import AnswerText
-from draftlight.engine.verification import Verdict, verify
+from draftlight.engine.verification import Verdict, rejudged, verify
 from draftlight.errors import UserError
 
 
@@ -80,6 +81,7 @@ class SpeculativeDecoder:
         self._tokenizer = tokenizer
         self.facts = facts
         self._experience = None if facts is None else Experience(facts)
+        self._exactness = None if facts is None else Exactness(facts)
 
     @property
     def n_ctx(self) -> int:
@@ -128,9 +130,8 @@ class SpeculativeDecoder:
         allowed = self._drafters
         if request.sources is not None:
             allowed = tuple(drafter for drafter in self._drafters if drafter.source in request.sources)
-        parts = DecoderParts(
-            self._target, allowed, self._tokenizer, self.facts, self._experience, self.mode_for(request)
-        )
+        exactness = self._exactness if self.mode_for(request) is Mode.EXACT else None
+        parts = DecoderParts(self._target, allowed, self._tokenizer, self._experience, exactness)
         yield from _Generation(parts, request, self._controller_for(request), cancel).events()
 
     def _controller_for(self, request: GenerationRequest) -> DraftLengthController:
@@ -143,14 +144,13 @@ class SpeculativeDecoder:
 
 @dataclass(frozen=True, slots=True)
 class DecoderParts:
-    """What one generation works with: the drafters are those that it may use."""
+    """What one generation works with: the drafters that it may use; `exactness` in EXACT mode where it was measured."""
 
     target: Context
     drafters: tuple[Drafter, ...]
     tokenizer: Tokenizer
-    facts: PairFacts | None
     experience: Experience | None
-    mode: Mode
+    exactness: Exactness | None
 
     def model_seconds(self) -> tuple[float, float]:
         """Return the seconds spent so far inside draft models and inside the target."""
@@ -230,7 +230,7 @@ class _Generation:
         for drafter in self._parts.drafters:
             drafter.begin(prompt, self._request.earlier)
         # Logits of a wide pass may differ in their last bits: in EXACT the last token is evaluated alone.
-        for held in target.prefill(prompt, n_left=1 if self._is_exact else None):
+        for held in target.prefill(prompt, n_left=1 if self._parts.exactness else None):
             yield PromptEvaluated(len(prompt), held, n_reused, time.perf_counter() - started)
             if self._cancel.cancelled:
                 break
@@ -239,10 +239,6 @@ class _Generation:
             seconds = time.perf_counter() - started
             yield PromptEvaluated(len(prompt), len(prompt), n_reused, seconds)
             self._ledger.prompt_evaluated(n_reused, 1000.0 * seconds)
-
-    @property
-    def _is_exact(self) -> bool:
-        return self._parts.mode is Mode.EXACT and self._parts.facts is not None
 
     def _round(self) -> Generator[Event, None, StopReason | None]:
         """One draft, one verify, one commit. Returns why the answer ends here; None where it goes on."""
@@ -265,8 +261,9 @@ class _Generation:
             no_draft_reason = "" if pending else self._controller.off_reason
 
         draft = [report.id for report in pending[:n_submitted]]
-        verdict = verify(draft, self._logits(draft), self._sequence, self._sampler)
+        verdict, audit = self._verified(draft)
         done, reason = self._committed(pending, n_submitted, verdict, watch, no_draft_reason)
+        done = replace(done, audit=audit)
         if timed and self._parts.experience is not None:
             saved_ms = self._parts.experience.learn(done, outlook.n_tokens, self._n_read)
             done = replace(done, saved_ms=saved_ms)
@@ -288,9 +285,10 @@ class _Generation:
         if room <= 0:
             return none, "there is room for one more token only"
         lengths = range(room + 1)
-        if not self._is_exact or self._parts.facts is None:
+        if self._parts.exactness is None:
             return Outlook(n_tokens, n_left, tuple(lengths)), ""
-        exact = tuple(k for k in lengths if k + 1 in self._parts.facts.exact_widths or not k)
+        widths = self._parts.exactness.widths(self._request.sampling)
+        exact = tuple(k for k in lengths if k + 1 in widths or not k)
         return Outlook(n_tokens, n_left, exact), "no verify width is exact on this machine"
 
     def _draft(self) -> Iterator[TokenReport]:
@@ -317,6 +315,20 @@ class _Generation:
             sequence.append(proposal.token)
             if self._parts.tokenizer.is_end(proposal.token):
                 return
+
+    def _verified(self, draft: Sequence[int]) -> tuple[Verdict, bool | None]:
+        """Judge the draft. In EXACT some rows are evaluated again alone; tells whether such a one held up."""
+        logits = self._logits(draft)
+        verdict = verify(draft, logits, self._sequence, self._sampler)
+        exactness, width = self._parts.exactness, len(draft) + 1
+        row = None if exactness is None or not draft else exactness.row_to_check(verdict, width)
+        if exactness is None or row is None:
+            return verdict, None
+        logits = logits.copy()  # the laws look at them, and the next pass overwrites them
+        verdict = verify(draft, logits, self._sequence, self._sampler)
+        alone = self._parts.target.advance([*self._sequence, *draft[:row]])[0]
+        verdict = rejudged(verdict, row, alone, draft, self._sequence, self._sampler)
+        return verdict, exactness.holds(width, logits[row], alone)
 
     def _logits(self, draft: Sequence[int]) -> FloatArray:
         """Logits after the committed text and after each drafted token: (K + 1, n_vocab)."""

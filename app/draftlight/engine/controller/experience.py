@@ -49,7 +49,8 @@ class Experience:
         """
         spent = report.draft_ms + report.verify_ms + report.host_ms
         self._for_reviews += _REVIEW_SHARE * spent / 1000.0
-        self.prices.observe(report, context, n_read)
+        if report.audit is None:  # else a second pass is in the verify's time
+            self.prices.observe(report, context, n_read)
         return len(report.committed) * 1000.0 * self.prices.verify(0, context) - spent
 
     def may_review(self, seconds: float) -> bool:
