@@ -20,6 +20,7 @@ class Circumstances:
     """
 
     interrupted: bool = False
+    out_of_time: bool = False
     exact: bool = False
     warm: bool = False
     drafting_peers: frozenset[str] = frozenset()
@@ -34,6 +35,8 @@ def doubts(figures: Figures, how: Circumstances) -> tuple[str, ...]:
 def _about_all(figures: Figures, how: Circumstances) -> Iterator[str]:
     if how.interrupted:
         yield "It was stopped before its end: only prompts that every arm had answered by then are counted."
+    if how.out_of_time:
+        yield f"It ended when its time was over, after {len(figures.prompts)} prompts."
     if 0 < len(figures.prompts) < _FEW_PROMPTS:
         yield f"There are only {len(figures.prompts)} prompts, so the intervals say little."
     if how.warm and any(arm.is_peer for arm in figures.arms):

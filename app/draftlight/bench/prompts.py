@@ -75,12 +75,12 @@ def _prompt(line: str, place: str, number: int) -> BenchPrompt:
 
 
 def spread(prompts: Sequence[BenchPrompt], limit: int) -> tuple[BenchPrompt, ...]:
-    """Return `limit` prompts, one of each kind in turn, so that every kind has its share; in the file's order."""
-    kinds: dict[str, list[int]] = {}
-    for place, prompt in enumerate(prompts):
-        kinds.setdefault(prompt.kind, []).append(place)
-    in_turn = [place for row in zip_longest(*kinds.values()) for place in row if place is not None]
-    return tuple(prompts[place] for place in sorted(in_turn[:limit]))
+    """Return `limit` prompts, one of each kind in turn: every kind has its share, also where a run ends early."""
+    kinds: dict[str, list[BenchPrompt]] = {}
+    for prompt in prompts:
+        kinds.setdefault(prompt.kind, []).append(prompt)
+    in_turn = [prompt for row in zip_longest(*kinds.values()) for prompt in row if prompt is not None]
+    return tuple(in_turn[:limit])
 
 
 def written(prompt: BenchPrompt, write: Writer, before: Iterable[BenchPrompt] = (), n_tokens: int = 0) -> WrittenPrompt:

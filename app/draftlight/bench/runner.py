@@ -5,6 +5,7 @@ answers once before, which is not counted.
 """
 
 import math
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -21,12 +22,16 @@ _WARM_UP_TOKENS = 16
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is run: every prompt `repeats` times. The seed of a prompt is `seed` plus its place, in every repeat."""
+    """What is run: every prompt `repeats` times. The seed of a prompt is `seed` plus its place, in every repeat.
+
+    After `seconds` no further prompt is begun; 0 sets no limit.
+    """
 
     prompts: tuple[WrittenPrompt, ...]
     max_tokens: int
     seed: int
     repeats: int = 1
+    seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,12 +88,13 @@ class Memory:
 
 @dataclass(frozen=True, slots=True)
 class Results:
-    """Everything that was measured. `interrupted` is set where a cancel ended it early, `failure` where an arm did."""
+    """Everything that was measured. The last three tell why it ended early, if it did."""
 
     measurements: tuple[Measurement, ...]
     memory: Memory
     interrupted: bool = False
     failure: UserError | None = None
+    out_of_time: bool = False
 
 
 def memory_used() -> int:
@@ -102,8 +108,9 @@ def run(
     cancel: CancelToken,
     report: Callable[[Progress], None],
     memory: Callable[[], int] = memory_used,
+    clock: Callable[[], float] = time.monotonic,
 ) -> Results:
-    """Measure every arm on every prompt.
+    """Measure every arm on every prompt. `clock` counts seconds, the warm-up's not included.
 
     A cancel ends it, and so does an arm that fails after the warm-up; prompts that not all arms have answered are then
     left out. Raises UserError where an arm cannot even warm up.
@@ -115,11 +122,15 @@ def run(
     first_plain: dict[str, Answer] = {}
     held = [memory()]
 
-    def results(*, interrupted: bool = False, failure: UserError | None = None) -> Results:
-        return Results(tuple(measurements), Memory(held[0], memory(), max(held)), interrupted, failure)
+    started = clock()
+
+    def results(*, interrupted: bool = False, failure: UserError | None = None, out_of_time: bool = False) -> Results:
+        return Results(tuple(measurements), Memory(held[0], memory(), max(held)), interrupted, failure, out_of_time)
 
     try:
         for n, now in enumerate(comparisons(plan, arms)):
+            if plan.seconds and clock() - started > plan.seconds:
+                return results(out_of_time=True)
             answers: dict[str, Answer] = {}
             for arm in now.arms:
                 n_done = n * len(arms) + len(answers)

@@ -44,6 +44,7 @@ class Arguments(argparse.Namespace):
     arms: str = "plain,auto"
     limit: int = 0
     repeats: int = 1
+    minutes: float = 0.0
     context: int = 0
     warm: bool = False
     peers: Sequence[str] = ()
@@ -178,6 +179,13 @@ def _add_bench(parser: argparse.ArgumentParser) -> None:
         help="a llama-server with the same target; repeatable",
     )
     compared.add_argument("--repeats", type=_number(int, 1), default=1, metavar="R", help="times each prompt is asked")
+    compared.add_argument(
+        "--minutes",
+        type=_number(float, 0),
+        default=0.0,
+        metavar="M",
+        help="begin no further prompt after M; 0: no limit",
+    )
     compared.add_argument("--report", type=Path, metavar="FOLDER", help="write report.md, report.json and report.html")
 
 

@@ -117,7 +117,7 @@ class _Bench:
         arguments, decoder = self.arguments, self.pair.decoder
         require_sources(self.arms, decoder.sources)
         seed = _DEFAULT_SEED if arguments.seed is None else arguments.seed
-        plan = Plan(prompts, arguments.max_tokens, seed, arguments.repeats)
+        plan = Plan(prompts, arguments.max_tokens, seed, arguments.repeats, 60.0 * arguments.minutes)
         settings = self._settings(plan)
         bar = ProgressBar(sys.stderr)
         started, load_before = time.perf_counter(), load_average()
@@ -135,6 +135,7 @@ class _Bench:
             memory=results.memory,
             how=Circumstances(
                 interrupted=results.interrupted,
+                out_of_time=results.out_of_time,
                 exact=self._mode_done() is Mode.EXACT and decoder.exact_widths is not None,
                 warm=arguments.warm,
                 drafting_peers=frozenset(name for name, peer in self.described.items() if peer.speculative),
@@ -190,6 +191,7 @@ class _Bench:
             "context": arguments.context,
             "warm": arguments.warm,
             "repeats": plan.repeats,
+            "minutes": arguments.minutes,
             "arms": [arm.name for arm in self.arms],
             "peers": plain_value(self.described),
             "draftlight": __version__,

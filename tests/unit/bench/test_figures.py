@@ -174,12 +174,10 @@ def test_forks_in_exact_mode_failed_audits_and_an_unsteady_plain_are_told() -> N
 
 
 def test_few_prompts_an_early_end_and_answers_of_one_token_are_told() -> None:
-    told = said(
-        replace(measured("plain", "a", 0.2), seconds_per_token=None, n_tokens=1), how=Circumstances(interrupted=True)
-    )
-    assert [any(words in doubt for doubt in told) for words in ("stopped", "only 1 prompts", "single token")] == [
-        True
-    ] * 3
+    short = replace(measured("plain", "a", 0.2), seconds_per_token=None, n_tokens=1)
+    told = said(short, how=Circumstances(interrupted=True, out_of_time=True))
+    for words in ("stopped", "time was over", "only 1 prompts", "single token"):
+        assert any(words in doubt for doubt in told)
 
 
 def test_a_peer_that_should_draft_and_does_not_and_one_beside_warm_caches_are_told() -> None:

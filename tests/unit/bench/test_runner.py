@@ -43,11 +43,11 @@ class Script:
         self.cancel = CancelToken()
         self.progress: list[Progress] = []
 
-    def run(self, repeats: int = 1) -> "object":
+    def run(self, repeats: int = 1, seconds: float = 0.0) -> None:
         prompts = tuple(WrittenPrompt(name, "prose", (1,) * n) for n, name in enumerate("abc", 1))
-        plan = Plan(prompts, max_tokens=40, seed=100, repeats=repeats)
-        self.results = run(plan, [self.plain, self.other], self.cancel, self.progress.append, lambda: len(self.log))
-        return self.results
+        plan = Plan(prompts, max_tokens=40, seed=100, repeats=repeats, seconds=seconds)
+        arms, n_asked = [self.plain, self.other], lambda: len(self.log)
+        self.results = run(plan, arms, self.cancel, self.progress.append, n_asked, n_asked)
 
 
 @pytest.fixture
@@ -107,6 +107,12 @@ def test_an_arm_that_fails_later_ends_it_with_what_there_is(script: Script) -> N
     assert str(script.results.failure) == "The server has gone."
     assert {each.prompt for each in script.results.measurements} == {"a", "b"}
     assert not script.results.interrupted
+
+
+def test_when_its_time_is_over_no_further_prompt_is_begun(script: Script) -> None:
+    script.run(seconds=3)  # an answer takes a second; the warm-up does not count
+    assert script.results.out_of_time
+    assert {each.prompt for each in script.results.measurements} == {"a", "b"}
 
 
 def test_an_arm_that_cannot_warm_up_is_an_error(script: Script) -> None:
