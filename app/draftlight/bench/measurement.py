@@ -1,5 +1,6 @@
 """One answer, measured: the engine's own times, what was drafted and by whom, and what was committed."""
 
+import re
 import time
 from array import array
 from collections import Counter, deque
@@ -14,6 +15,8 @@ from draftlight.engine.decoding import GenerationRequest, Mode, SpeculativeDecod
 from draftlight.engine.events import DraftSource, GenerationFinished, RoundVerified, StopReason, TokenFate
 from draftlight.engine.metrics import SpeculationStats
 from draftlight.engine.sampling import SamplingParams
+
+_NUMBER = re.compile(r"[+-]?\d+(?:[.,]\d+)*")  # reasons that differ in their figures alone are one reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,9 +115,10 @@ class EngineArm:
     """Our engine, drafting in one of its ways."""
 
     def __init__(self, arm: Arm, setup: EngineSetup) -> None:
-        """Answer with the setup's decoder, which all arms share: each answer begins by emptying its caches."""
+        """Answer with the setup's models, which all arms share; what AUTO learns of them is each arm's own."""
         self._arm = arm
         self._setup = setup
+        self._decoder = setup.decoder.inexperienced()
 
     @property
     def name(self) -> str:
@@ -136,7 +140,7 @@ class EngineArm:
         setup.caches.make_alike(prompt, cancel)
         counting = _Counting(len(prompt), setup.facts)
         started = setup.clock()
-        for event in setup.decoder.generate(request, cancel):
+        for event in self._decoder.generate(request, cancel):
             if isinstance(event, RoundVerified):
                 counting.add(event)
             elif isinstance(event, GenerationFinished):
@@ -176,7 +180,7 @@ class _Counting:
         if DraftSource.MODEL in sources and not self._first_draft_ms:
             self._first_draft_ms = done.draft_ms
         if not sources:
-            self._reasons[done.no_draft_reason] += 1
+            self._reasons[_NUMBER.sub("N", done.no_draft_reason)] += 1
         if self._facts is not None:
             context = self._n_prompt + done.position
             self._cost += predicted_cost(self._facts, done.n_submitted, sources.count(DraftSource.MODEL), context)

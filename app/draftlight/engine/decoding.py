@@ -115,6 +115,10 @@ class SpeculativeDecoder:
         for drafter in self._drafters:
             drafter.begin(())
 
+    def inexperienced(self) -> "SpeculativeDecoder":
+        """Return a decoder of the same models that has learnt nothing yet and learns for itself from now on."""
+        return SpeculativeDecoder(self._target, self._drafters, self._tokenizer, self.facts)
+
     def generate(self, request: GenerationRequest, cancel: CancelToken) -> Iterator[Event]:
         """Report the answer as it comes; the last event is GenerationFinished, also after a cancel.
 

@@ -53,12 +53,14 @@ class TimedModel(TableModel):
         return logits
 
 
-def toy_results(noise: float, *, arms: str = ARMS, temperature: float = 0.0, warm: bool = False) -> Results:
+def toy_results(
+    noise: float, *, arms: str = ARMS, temperature: float = 0.0, warm: bool = False, auto: bool = False
+) -> Results:
     """Measure nine prompts of three kinds, 25 tokens each."""
     target, draft = TimedModel(STEP, ROW), TimedModel(DRAFT_STEP, 0.0, noise)
     tokenizer = LetterTokenizer()
     drafters: list[Drafter] = [ModelDrafter(Context(draft), n_vocab=16), SuffixDrafter()]
-    decoder = SpeculativeDecoder(Context(target), drafters, tokenizer, None)
+    decoder = SpeculativeDecoder(Context(target), drafters, tokenizer, FACTS if auto else None)
     setup = EngineSetup(
         decoder=decoder,
         sampling=SamplingParams(temperature),
@@ -131,6 +133,23 @@ def test_a_useless_draft_costs_time_and_that_is_what_is_reported() -> None:
     assert found["k7"].ratio is not None
     assert found["k7"].ratio.value < 0.8
     assert found["k7"].identical == 1.0
+
+
+def test_auto_learns_from_its_own_answers_alone() -> None:
+    alone, among = toy_results(0.5, arms="plain,auto", auto=True), toy_results(0.5, arms="plain,k7,k3,auto", auto=True)
+
+    def lengths(results: Results) -> list[object]:
+        return [each.answer.tally and each.answer.tally.lengths for each in results.measurements if each.arm == "auto"]
+
+    assert lengths(alone) == lengths(among)
+
+
+def test_reasons_that_differ_in_a_figure_alone_are_counted_together() -> None:
+    results = toy_results(50.0, arms="plain,model", auto=True)
+    reasons = {reason for each in results.measurements if each.answer.tally for reason in each.answer.tally.reasons}
+    assert any("does not pay" in reason for reason in reasons)
+    assert len(reasons) < 8
+    assert not any(character.isdigit() for reason in reasons for character in reason)
 
 
 def test_the_predicted_cost_is_a_verify_and_a_draft_step_for_each_token_by_the_model() -> None:
