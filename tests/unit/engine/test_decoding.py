@@ -170,7 +170,7 @@ def test_a_draft_model_with_a_shorter_context_goes_silent_and_the_answer_goes_on
 
 def test_a_round_without_a_draft_says_why() -> None:
     for made, k, words in ((decoder(), 0, "off"), (decoder(None), 3, "not occurred")):
-        events, _ = run(made, request(draft_length=k, max_new_tokens=3))
+        events, _ = run(made, request(prompt=(7, 8), draft_length=k, max_new_tokens=3))
         assert words in rounds(events)[1].no_draft_reason
     bare = SpeculativeDecoder(Context(TableModel()), [], TOKENIZER)
     events, _ = run(bare, request(draft_length=3, max_new_tokens=3))

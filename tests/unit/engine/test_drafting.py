@@ -1,13 +1,9 @@
 """Drafters: in step with the text, within their limits, silent with a reason."""
 
-from hypothesis import given
-from hypothesis import strategies as st
-
 from draftlight.engine.cancel import CancelToken
 from draftlight.engine.context import Context
 from draftlight.engine.drafting.base import Drafter
 from draftlight.engine.drafting.model import ModelDrafter
-from draftlight.engine.drafting.suffix import SuffixDrafter
 from draftlight.engine.sampling import Sampler, SamplingParams
 from toys import TableModel
 
@@ -82,32 +78,3 @@ def test_a_review_compares_the_text_s_own_tokens_with_what_would_have_been_draft
     ]
     assert model.forwards == [len(text)], "one pass tells all"
     assert proposals(drafter, text, 1) == [int(model.row(text).argmax())]
-
-
-def test_the_suffix_drafter_proposes_what_followed_last_time() -> None:
-    assert proposals(SuffixDrafter(), [1, 2, 3, 4, 5, 9, 1, 2, 3], 2) == [4, 5]
-
-
-def test_the_longest_common_suffix_wins_over_the_latest() -> None:
-    long_ago, lately = [7, 1, 2, 3, 50], [8, 1, 2, 3, 60]
-    assert proposals(SuffixDrafter(), [*long_ago, *lately, 7, 1, 2, 3], 1) == [50]
-    assert proposals(SuffixDrafter(), [*long_ago, *lately, 9, 1, 2, 3], 1) == [60]
-
-
-def test_a_text_without_repetition_is_left_alone_and_says_why() -> None:
-    drafter = SuffixDrafter()
-    assert "not occurred" in drafter.offer(list(range(20)), 20).silence
-
-
-@given(
-    histories=st.lists(st.lists(st.integers(0, 2), min_size=1, max_size=30), min_size=1, max_size=5),
-    limit=st.integers(1, 6),
-)
-def test_an_index_kept_up_proposes_what_a_fresh_one_would(histories: list[list[int]], limit: int) -> None:
-    """Also after edits: nothing of a text that was taken back may linger."""
-    kept = SuffixDrafter()
-    for history in histories:
-        grown = list(history)
-        for token in (0, 1, 0, 1):
-            grown.append(token)
-            assert proposals(kept, grown, limit) == proposals(SuffixDrafter(), grown, limit)

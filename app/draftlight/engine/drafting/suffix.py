@@ -1,31 +1,36 @@
-"""Drafts from the text's own repetitions: what followed the last time these tokens stood here. Costs no model.
+"""Drafts from the text's own repetitions: what followed the last times these tokens stood here. Costs no model.
 
 The idea is prompt lookup (Saxena 2023) with the longest suffix preferred, as in SuffixDecoding (arXiv:2411.04975).
 """
 
-from collections import defaultdict, deque
 from collections.abc import Sequence
 
 from draftlight.engine.cancel import CancelToken
 from draftlight.engine.costs import DraftTrial
 from draftlight.engine.drafting.base import Drafted, Offer
+from draftlight.engine.drafting.suffix_index import BREAK, LONGEST, ROOT, Continuation, Place, SuffixIndex
 from draftlight.engine.events import DraftSource
 from draftlight.engine.sampling import Sampler
 
-_KEY = 3  # tokens that must recur before anything is drafted
-_PLACES = 32  # most recent places remembered for a key
-_LONGEST = 64  # a longer common suffix says nothing more
+_TOKENS_PER_OFFER = 4096  # read at most: about 10 ms, so that a long prompt never holds up an answer
 
 
 class SuffixDrafter:
-    """An index of every run of three tokens seen, kept up as the text grows; rebuilt where the text was changed."""
+    """An index of this answer's text and one of the conversation's earlier texts; the longer recurrence counts.
+
+    Both are kept while their texts only grow and are built anew where one changed. Drafted tokens never enter them.
+    """
 
     source = DraftSource.NGRAM
 
     def __init__(self) -> None:
         """Start with no text."""
-        self._text: list[int] = []
-        self._places: defaultdict[tuple[int, ...], deque[int]] = defaultdict(lambda: deque(maxlen=_PLACES))
+        self._index = SuffixIndex()
+        self._earlier = SuffixIndex()
+        self._earlier_text: list[int] = []  # all of it; the index may hold less
+        self._earlier_end: Place = ROOT  # where the committed text's end recurs in the earlier texts
+        self._draft: list[int] = []
+        self._places: tuple[Place, Place] = (ROOT, ROOT)  # where committed text and draft recur in both
 
     @property
     def decode_seconds(self) -> float:
@@ -33,50 +38,82 @@ class SuffixDrafter:
         return 0.0
 
     def begin(self, prompt: Sequence[int], earlier: Sequence[Sequence[int]] = ()) -> None:
-        """Keep the index where the prompt only adds to its text."""
-        del earlier
-        n = len(self._text)
-        if list(prompt[:n]) != self._text:
-            self._text.clear()
-            self._places.clear()
+        """Keep the indexes that the texts only add to; drop the others. Nothing is read before the first offer."""
+        self._earlier_text = [token for text in earlier for token in (BREAK, *text)]
+        index, older = _kept(self._index, prompt), _kept(self._earlier, self._earlier_text)
+        if index is not self._index or older is not self._earlier:
+            self._index, self._earlier, self._earlier_end = index, older, ROOT
+        self._restart_draft()
 
     def offer(self, sequence: Sequence[int], n_committed: int) -> Offer:
-        """Look for the longest earlier occurrence of the text's end."""
-        self._index(sequence[:n_committed])
-        place, matched = self._longest_suffix(sequence)
-        if place is None:
-            return Offer(ready=False, silence=f"the last {_KEY} tokens have not occurred before")
-        return Offer(ready=True, matched=matched)
+        """Look for the longest earlier occurrence of the text's end, after reading what was committed."""
+        if not self._read(sequence, n_committed):
+            return Offer(ready=False, silence="the text is still being searched for repetitions")
+        found = self._continuation(sequence)
+        if found is None:
+            return Offer(ready=False, silence="the last token has not occurred before")
+        return Offer(ready=True, matched=found.matched, agreeing=found.agreeing)
 
     def propose(self, sequence: Sequence[int], sampler: Sampler, cancel: CancelToken) -> Drafted | None:
-        """Propose what followed the longest earlier occurrence of the text's end; the latest among equals."""
-        del sampler, cancel  # there is nothing to draw and nothing that takes long
-        place, matched = self._longest_suffix(sequence)
-        if place is None:
+        """Propose what followed most often lately. Raises ValueError where offer() was not ready."""
+        del sampler  # nothing is drawn
+        if cancel.cancelled:
             return None
-        return Drafted(token=self._text[place], source=DraftSource.NGRAM, q=1.0, rank=0, matched=matched)
+        found = self._continuation(sequence)
+        if found is None:
+            raise ValueError("nothing to propose: the last token has not occurred before")
+        return Drafted(found.token, DraftSource.NGRAM, q=1.0, rank=0, matched=found.matched, agreeing=found.agreeing)
 
     def review(self, sequence: Sequence[int], sampler: Sampler, cancel: CancelToken, n_read: int) -> list[DraftTrial]:
         """Nothing to try: an offer tells how good it is."""
         del sequence, sampler, cancel, n_read
         return []
 
-    def _index(self, committed: Sequence[int]) -> None:
-        """Bring the index to hold exactly `committed`, which begins with what it holds."""
-        n = len(self._text)
-        self._text += committed[n:]
-        # The run that ends the text is left out: nothing has followed it yet.
-        for end in range(max(n, _KEY), len(self._text)):
-            self._places[tuple(self._text[end - _KEY : end])].append(end)
+    def _read(self, sequence: Sequence[int], n_committed: int) -> bool:
+        """Bring the indexes nearer to their texts; tell whether they hold them whole."""
+        room = _TOKENS_PER_OFFER
+        n_held = len(self._earlier.text)
+        if new := self._earlier_text[n_held : n_held + room]:
+            room -= len(new)
+            self._earlier.extend(new)
+            self._earlier_end = _followed(self._earlier, ROOT, self._index.text[-LONGEST:])
+            self._restart_draft()
+        n_held = len(self._index.text)
+        if new := list(sequence[n_held : min(n_committed, n_held + room)]):
+            self._index.extend(new)
+            self._earlier_end = _followed(self._earlier, self._earlier_end, new)
+            self._restart_draft()
+        return len(self._index.text) == n_committed and len(self._earlier.text) == len(self._earlier_text)
 
-    def _longest_suffix(self, sequence: Sequence[int]) -> tuple[int | None, int]:
-        """Index of the token after the occurrence that shares the longest suffix with `sequence`; and that length."""
-        text = self._text
-        best, best_length = None, 0
-        for place in reversed(self._places.get(tuple(sequence[-_KEY:]), ())):
-            length = _KEY
-            while length < min(place, _LONGEST) and text[place - length - 1] == sequence[-length - 1]:
-                length += 1
-            if length > best_length:
-                best, best_length = place, length
-        return best, best_length
+    def _restart_draft(self) -> None:
+        self._draft = []
+        self._places = (self._index.end, self._earlier_end)
+
+    def _continuation(self, sequence: Sequence[int]) -> Continuation | None:
+        """What follows `sequence`: committed text and this round's draft, of which only what is new is looked at."""
+        draft = list(sequence[len(self._index.text) :])
+        if draft[: len(self._draft)] != self._draft:
+            self._restart_draft()
+        place, earlier_place = self._places
+        for token in draft[len(self._draft) :]:
+            place = self._index.follow(place, token)
+            earlier_place = self._earlier.follow(earlier_place, token)
+        self._draft, self._places = draft, (place, earlier_place)
+        found, earlier = self._index.continuation(place), self._earlier.continuation(earlier_place)
+        if found is None or (earlier is not None and earlier.matched > found.matched):
+            return earlier
+        return found
+
+
+def _kept(index: SuffixIndex, text: Sequence[int]) -> SuffixIndex:
+    """The index, if `text` only adds to what it holds; else a new one."""
+    return index if list(text[: len(index.text)]) == index.text else SuffixIndex()
+
+
+def _followed(index: SuffixIndex, place: Place, tokens: Sequence[int]) -> Place:
+    """Where the run at `place` plus `tokens` recurs."""
+    if not index.text:
+        return ROOT
+    for token in tokens:
+        place = index.follow(place, token)
+    return place
