@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from draftlight.engine.cancel import CancelToken
@@ -59,6 +59,7 @@ def slowly_proposed(sequence: list[int], n_committed: int, earlier: list[list[in
     earlier=st.lists(texts(20), max_size=2),
     rounds=st.lists(st.tuples(texts(6), st.integers(0, 6), st.integers(0, 2)), max_size=6),
 )
+@settings(deadline=None)
 def test_rounds_of_drafts_kept_or_rejected_never_leave_a_trace(
     prompt: list[int], earlier: list[list[int]], rounds: list[tuple[list[int], int, int]]
 ) -> None:
@@ -74,6 +75,7 @@ def test_rounds_of_drafts_kept_or_rejected_never_leave_a_trace(
 
 
 @given(answers=st.lists(st.tuples(texts(20), st.lists(texts(15), max_size=2), st.booleans()), min_size=1, max_size=5))
+@settings(deadline=None)
 def test_after_any_other_answer_it_proposes_what_a_fresh_one_would(
     answers: list[tuple[list[int], list[list[int]], bool]],
 ) -> None:

@@ -6,7 +6,7 @@ import tracemalloc
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import findings
@@ -23,6 +23,7 @@ def built(text: list[int]) -> SuffixIndex:
 
 
 @given(text=texts(70))
+@settings(deadline=None)
 def test_at_every_token_it_finds_what_a_look_at_all_places_finds(text: list[int]) -> None:
     index = SuffixIndex()
     for n, token in enumerate(text, 1):
@@ -31,6 +32,7 @@ def test_at_every_token_it_finds_what_a_look_at_all_places_finds(text: list[int]
 
 
 @given(text=texts(), draft=texts(10), rest=texts(10))
+@settings(deadline=None)
 def test_a_draft_is_followed_without_a_trace(text: list[int], draft: list[int], rest: list[int]) -> None:
     index = built(text)
     place = index.end
@@ -42,6 +44,7 @@ def test_a_draft_is_followed_without_a_trace(text: list[int], draft: list[int], 
 
 
 @given(several=st.lists(texts(30), min_size=1, max_size=4), end=texts(50))
+@settings(deadline=None)
 def test_nothing_runs_from_one_text_into_the_next(several: list[list[int]], end: list[int]) -> None:
     index = built([token for text in several for token in (BREAK, *text)])
     place = ROOT
