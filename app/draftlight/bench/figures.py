@@ -245,9 +245,11 @@ def _ratio(
     return median_ratio([ours[prompt] for prompt in both], [theirs[prompt] for prompt in both])
 
 
-def _workload_ratio(measured: Measured, arm: str) -> Interval | None:
+def _workload_ratio(
+    measured: Measured, arm: str, read: Callable[[Measurement], float | None] = seconds_per_token
+) -> Interval | None:
     """Time over time for as many tokens as plain committed in each prompt."""
-    ours, plain = measured.median(arm, seconds_per_token), measured.median(PLAIN, seconds_per_token)
+    ours, plain = measured.median(arm, read), measured.median(PLAIN, seconds_per_token)
     n_tokens = measured.median(PLAIN, lambda each: each.n_tokens)
     both = [prompt for prompt in ours if prompt in plain]
     return total_ratio([ours[p] * n_tokens[p] for p in both], [plain[p] * n_tokens[p] for p in both])
@@ -275,25 +277,23 @@ def _costs(own: Sequence[Measurement]) -> RoundCosts | None:
 
 
 def _bound(measured: Measured, arm: str) -> Bound | None:
-    plain = measured.median(PLAIN, seconds_per_token)
-    n_tokens = n_rounds = 0
-    spent = plain_steps = predicted = 0.0
-    is_predicted = True
-    for each in measured.of(arm):
-        stats, tally = each.answer.stats, each.answer.tally
-        if stats is None or tally is None or not tally.n_rounds or each.prompt not in plain:
-            continue
-        n_tokens += each.n_tokens - 1
-        n_rounds += tally.n_rounds
-        spent += (stats.draft_ms + stats.verify_ms) / 1000.0
-        plain_steps += tally.n_rounds * plain[each.prompt]
-        is_predicted = is_predicted and tally.predicted_cost is not None
-        predicted += tally.predicted_cost or 0.0
-    if not n_rounds or spent <= 0:
+    """Return E / C, with C by both sources of costs. By this run's times it is the workload ratio without host time."""
+    without_host = _workload_ratio(measured, arm, _model_seconds_per_token)
+    told = [(each.n_tokens - 1, each.answer.tally) for each in measured.of(arm) if each.answer.tally is not None]
+    n_tokens = sum(n for n, _ in told)
+    n_rounds = sum(tally.n_rounds for _, tally in told)
+    if without_host is None or not n_rounds:
         return None
-    efficiency = n_tokens / n_rounds
-    by_preflight = efficiency * n_rounds / predicted if is_predicted and predicted > 0 else None
-    return Bound(efficiency, efficiency * plain_steps / spent, by_preflight)
+    costs = [tally.predicted_cost for _, tally in told if tally.predicted_cost is not None]
+    by_preflight = n_tokens / sum(costs) if len(costs) == len(told) and sum(costs) > 0 else None
+    return Bound(n_tokens / n_rounds, without_host.value, by_preflight)
+
+
+def _model_seconds_per_token(measured: Measurement) -> float | None:
+    """Decode time of a token inside the two models."""
+    stats = measured.answer.stats
+    spent = 0.0 if stats is None else (stats.draft_ms + stats.verify_ms) / 1000.0
+    return spent / (measured.n_tokens - 1) if spent > 0 and measured.n_tokens > 1 else None
 
 
 def _drafting(own: Sequence[Measurement]) -> Drafting:
