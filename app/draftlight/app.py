@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from draftlight.engine.cancel import CancelToken
     from draftlight.engine.events import ModelLoading
     from draftlight.history.store import HistoryStore
-    from draftlight.llama.preflight import Preflight
+    from draftlight.llama.report import Preflight
     from draftlight.settings import PairSettings
 
 _LOG = logging.getLogger("draftlight")
@@ -289,13 +289,16 @@ def _library() -> str:
     return f"llama-cpp-python {library_version()}: {system_info()}"
 
 
-def _probe_pair(settings: "PairSettings", cancel: "CancelToken") -> "Preflight":
+def _probe_pair(settings: "PairSettings", cancel: "CancelToken") -> "Iterator[ModelLoading | Preflight]":
     """Find out in a child process what works here. Raises UserError; KeyboardInterrupt after a cancel."""
+    from draftlight.engine.events import ModelLoading  # noqa: PLC0415 - see _run_command
     from draftlight.llama import preflight  # noqa: PLC0415 - see _run_command
     from draftlight.llama.backend import LoadCancelled  # noqa: PLC0415 - see _run_command
+    from draftlight.llama.report import Preflight  # noqa: PLC0415 - see _run_command
 
     _check_files(settings)
     try:
-        return preflight.run(settings, cancel)
+        for found in preflight.run(settings, cancel):
+            yield found if isinstance(found, Preflight) else ModelLoading(found.sentence)
     except LoadCancelled:
         raise KeyboardInterrupt from None

@@ -35,7 +35,8 @@ class PairSettings:
     """Which models to load, and how. Changing any of it means loading again.
 
     `draft` is a GGUF file, or None with `ngram` saying whether the answer's own text is drafted from.
-    `n_ctx` 0 takes the model's training context, at most 8,192 tokens; `n_threads` 0 the physical cores.
+    `n_ctx` 0 takes the model's training context, at most 8,192 tokens. `n_threads` 0 and the caches' AUTO are what
+    measures best, each model's cache for itself.
     """
 
     target: Path
@@ -44,7 +45,8 @@ class PairSettings:
     n_ctx: int = 0
     n_threads: int = 0
     n_gpu_layers: int = 0
-    kv_type: KvType = KvType.Q8_0
+    kv_type: KvType = KvType.AUTO
+    draft_kv_type: KvType = KvType.AUTO
     use_extra_buffers: bool = True
 
 
@@ -143,6 +145,7 @@ class Settings(BaseModel):
             "n_threads": pair.n_threads,
             "n_gpu_layers": pair.n_gpu_layers,
             "kv_type": pair.kv_type,
+            "draft_kv_type": pair.draft_kv_type,
             "use_extra_buffers": pair.use_extra_buffers,
         }
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from draftlight.engine.cancel import CancelToken
+from draftlight.engine.costs import StepCosts
 from draftlight.engine.decoding import GenerationRequest
 from draftlight.engine.events import GenerationFinished, ModelLoading, RoundVerified
 from draftlight.engine.sampling import SamplingParams
@@ -14,19 +15,24 @@ from draftlight.errors import UserError
 from draftlight.llama import loader
 from draftlight.llama.backend import LlamaModel, ModelNotLoaded
 from draftlight.llama.loader import LoadedLlamaPair, load
-from draftlight.llama.preflight import Preflight
-from draftlight.llama.probe import ModelProbe, ProbeReport
-from draftlight.settings import PairSettings
+from draftlight.llama.report import Exactness, ModelProbe, Preflight, ProbeReport
+from draftlight.llama.trial import Stage
+from draftlight.settings import KvType, PairSettings
 from twins import Twins, make_twins, write_twin
 
-MEASURED = ModelProbe(512, 4096, 334, 0.01, 0.001, 0.002, 0.0002, 0.0, 10**7)
+COSTS = StepCosts((100, 400), (1, 4, 64), ((0.001, 0.002, 0.02), (0.001, 0.002, 0.02)))
+MEASURED = ModelProbe(512, 4096, 334, 0.01, KvType.Q8_0, "as asked", (), COSTS, ("CPU",), 10**7)
 
 
-def trusting(settings: PairSettings, cancel: CancelToken) -> Preflight:
+def report(settings: PairSettings) -> ProbeReport:
+    draft = None if settings.draft is None else MEASURED
+    return ProbeReport(MEASURED, draft, Exactness((1, 2, 3, 4), prefill=32), 1, (), ())
+
+
+def trusting(settings: PairSettings, cancel: CancelToken) -> Iterator[Stage | Preflight]:
     """A check that starts no child: what works is what was asked for."""
     del cancel
-    draft = None if settings.draft is None else MEASURED
-    return Preflight(settings, (), ProbeReport(MEASURED, draft, 1, "", "", 0.0))
+    yield Preflight(settings, (), report(settings))
 
 
 @pytest.fixture
@@ -82,11 +88,12 @@ def is_freed(model: LlamaModel) -> bool:
 def test_a_real_check_and_a_real_pair_end_in_a_decoder_that_drafts(settings: PairSettings) -> None:
     *steps, pair = load(settings, CancelToken())
     assert isinstance(pair, LoadedLlamaPair)
-    assert [step.step for step in steps if isinstance(step, ModelLoading) and step.fraction in {None, 0.0}] == [
-        f"Checking how {settings.target.name} runs on this computer",
-        f"Loading {settings.target.name}",
-        f"Loading {settings.draft.name if settings.draft else ''}",
-    ]
+    told = [step.step for step in steps if isinstance(step, ModelLoading) and step.fraction in {None, 0.0}]
+    assert told[:2] == [f"Checking how {settings.target.name} runs on this computer", f"Loading {settings.target.name}"]
+    assert f"Decoding 4 tokens with {settings.target.name}" in told
+    assert told[-2:] == [f"Loading {settings.target.name}", f"Loading {settings.draft.name if settings.draft else ''}"]
+    assert pair.decoder.facts is not None
+    assert pair.decoder.facts.draft is not None
     rounds = [event for event in generate(pair) if isinstance(event, RoundVerified)]
     pair.close()
     assert sum(len(event.drafted) for event in rounds) > 0
@@ -212,9 +219,9 @@ def test_a_receiver_that_goes_away_leaves_nothing_loaded(
 
 
 def test_what_the_check_changed_is_what_is_loaded_and_said(settings: PairSettings) -> None:
-    def fallen_back(asked: PairSettings, cancel: CancelToken) -> Preflight:
-        changed = replace(asked, use_extra_buffers=False)
-        return replace(trusting(changed, cancel), notices=("It crashed.",))
+    def fallen_back(asked: PairSettings, _cancel: CancelToken) -> Iterator[Stage | Preflight]:
+        yield Stage("decoding 4 tokens")
+        yield Preflight(replace(asked, use_extra_buffers=False), ("It crashed.",), report(asked))
 
     *_, pair = load(settings, CancelToken(), check=fallen_back)
     assert isinstance(pair, LoadedLlamaPair)

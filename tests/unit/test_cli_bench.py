@@ -80,7 +80,7 @@ class Terminal:
         parts = Parts(
             load=self._load,
             open_store=lambda: HistoryStore.open(self.folder / "chats.db"),
-            probe=lambda asked, _cancel: asked,
+            probe=lambda _settings, _cancel: iter(()),
             library=lambda: "toy library 1.0",
         )
         prompts = () if self.prompts is None else ("--prompts", str(self.prompts))

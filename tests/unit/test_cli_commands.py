@@ -116,7 +116,7 @@ class Terminal:
         parts = Parts(
             load=self._load,
             open_store=lambda: HistoryStore.open(self.store_path),
-            probe=self._probe,
+            probe=lambda _settings, _cancel: iter(()),
             library=lambda: "a library",
         )
         status = commands.run(parse(line), parts)
@@ -127,9 +127,6 @@ class Terminal:
         yield ModelLoading("Reading the target")
         self.pairs.append(ScriptedPair(asked, self.decoder))
         yield self.pairs[-1]
-
-    def _probe(self, asked: PairSettings, _cancel: CancelToken) -> PairSettings:
-        return asked
 
 
 @pytest.fixture
@@ -162,7 +159,12 @@ def test_every_option_reaches_the_engine(terminal: Terminal) -> None:
     assert (sampling.temperature, sampling.top_k, sampling.top_p, sampling.min_p) == (0.5, 3, 0.5, 0.1)
     assert sampling.repeat_penalty == 1.1
     assert pair.settings == PairSettings(
-        target=Path("t.gguf"), draft=Path("d.gguf"), n_ctx=400, n_threads=2, kv_type=KvType.F16
+        target=Path("t.gguf"),
+        draft=Path("d.gguf"),
+        n_ctx=400,
+        n_threads=2,
+        kv_type=KvType.F16,
+        draft_kv_type=KvType.F16,
     )
     assert not pair.is_open
 
@@ -189,7 +191,7 @@ def test_the_last_line_of_json_holds_every_setting(terminal: Terminal) -> None:
     lines = [json.loads(line) for line in out.splitlines()]
     assert [line["event"] for line in lines] == ["loading", "prompt", *["round"] * 4, "finished"]
     told = lines[-1]["settings"]
-    assert (told["target"], told["draft"], told["kv_type"], told["n_ctx"]) == ("t.gguf", "d.gguf", "q8_0", 512)
+    assert (told["target"], told["draft"], told["kv_type"], told["n_ctx"]) == ("t.gguf", "d.gguf", "auto", 512)
     assert (told["seed"], told["draft_length"], told["mode"], told["max_new_tokens"]) == (5, 3, "fast", 512)
     assert told["sampling"]["temperature"] == 0.8
     assert lines[-1]["notices"] == ["The draft model was left out."]
@@ -294,12 +296,6 @@ def test_ctrl_c_in_a_chat_stops_the_answer_alone(terminal: Terminal) -> None:
     assert "stopped" in err
     with HistoryStore.open(terminal.store_path) as store:
         assert store.messages(1)[-1].status == "stopped"
-
-
-def test_probe_writes_what_the_probe_found(terminal: Terminal) -> None:
-    status, out, _ = terminal.run("probe", *PAIR, "--json")
-    assert status == 0
-    assert json.loads(out)["target"] == "t.gguf"
 
 
 def test_models_says_that_a_named_folder_is_none(terminal: Terminal, tmp_path: Path) -> None:

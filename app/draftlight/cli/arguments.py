@@ -24,7 +24,7 @@ class Arguments(argparse.Namespace):
     draft: str | None = None
     ctx: int = 0
     threads: int = 0
-    kv: str = "q8_0"
+    kv: str = "auto"
     # one answer
     prompt: str = ""
     raw: bool = False
@@ -126,8 +126,13 @@ def _add_pair(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--target", type=Path, metavar="FILE", help="GGUF file of the target model")
     group.add_argument("--draft", metavar="FILE|ngram|none", help="GGUF file of the draft model, ngram or none")
     group.add_argument("--ctx", type=_number(int, 0), default=0, metavar="N", help="context length; 0: the model's own")
-    group.add_argument("--threads", type=_number(int, 0), default=0, metavar="N", help="0: one for each physical core")
-    group.add_argument("--kv", choices=("q8_0", "f16"), default="q8_0", help="type of the key-value cache")
+    group.add_argument("--threads", type=_number(int, 0), default=0, metavar="N", help="0: as many as measure best")
+    group.add_argument(
+        "--kv",
+        choices=("auto", "q8_0", "f16", "f32"),
+        default="auto",
+        help="type of both caches; auto: what measures best",
+    )
 
 
 def _add_answer(parser: argparse.ArgumentParser) -> None:

@@ -27,6 +27,7 @@ def pair_settings(arguments: Arguments) -> PairSettings:
         n_ctx=arguments.ctx,
         n_threads=arguments.threads,
         kv_type=KvType(arguments.kv),
+        draft_kv_type=KvType(arguments.kv),
     )
 
 

@@ -1,12 +1,13 @@
 """What the terminal needs of the rest: the parts that app.py builds and hands over."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from draftlight.chat.service import Loader
 from draftlight.engine.cancel import CancelToken
+from draftlight.engine.events import ModelLoading
 from draftlight.history.store import HistoryStore
+from draftlight.llama.report import Preflight
 from draftlight.settings import PairSettings
 
 
@@ -14,10 +15,11 @@ from draftlight.settings import PairSettings
 class Parts:
     """The loader, the chats on disk, the probe, and what llama.cpp was built as.
 
-    `probe` tries a pair out and returns a frozen result; `library` tells the version and the processor features.
+    `probe` tries a pair out: it yields its steps and, last, what it found. `library` tells the version and the
+    processor features.
     """
 
     load: Loader
     open_store: Callable[[], HistoryStore]
-    probe: Callable[[PairSettings, CancelToken], Any]
+    probe: Callable[[PairSettings, CancelToken], Iterator[ModelLoading | Preflight]]
     library: Callable[[], str]

@@ -58,11 +58,9 @@ class ModelOptions:
     use_extra_buffers: bool = True
 
     @classmethod
-    def of_pair(cls, settings: PairSettings) -> Self:
-        """Take the part of a pair's settings that holds for each of its models."""
-        return cls(
-            settings.n_ctx, settings.n_threads, settings.n_gpu_layers, settings.kv_type, settings.use_extra_buffers
-        )
+    def of_pair(cls, settings: PairSettings, kv_type: KvType) -> Self:
+        """Take the part of a pair's settings that holds for each of its models, beside the type of its own cache."""
+        return cls(settings.n_ctx, settings.n_threads, settings.n_gpu_layers, kv_type, settings.use_extra_buffers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,8 +111,7 @@ class LlamaModel:
             self.n_ctx_train: int = self._lib.llama_model_n_ctx_train(self._model)
             self._n_ctx = min(options.n_ctx or DEFAULT_CONTEXT, self.n_ctx_train or DEFAULT_CONTEXT)
             self.n_threads = options.n_threads or default_threads()
-            self._context = self._make_context(options)
-            self._memory = self._lib.llama_get_memory(self._context)
+            self._make_context(options)
         except BaseException:
             self.close()
             raise
@@ -155,9 +152,24 @@ class LlamaModel:
             )
         return model
 
-    def _make_context(self, options: ModelOptions) -> object:
+    def _make_context(self, options: ModelOptions) -> None:
         if self._n_ctx < MIN_CONTEXT:
             raise ModelNotLoaded(f"A context of {self._n_ctx} tokens is too short.", f"Choose at least {MIN_CONTEXT}.")
+        lib = self._lib
+        native_log.forget_errors()  # of the load, which went well
+        context: object | None = lib.llama_init_from_model(self._model, self._context_params(options))
+        if not context:
+            reason = native_log.first_error()
+            raise ModelNotLoaded(
+                f"{self.path.name} is readable, but a context of {self._n_ctx:,} tokens with a {options.kv_type} cache "
+                f"could not be made for it{f': {reason}' if reason else ''}.",
+                "Choose a shorter context or the f16 cache.",
+                about_cache=True,
+            )
+        self._context = context
+        self._memory = lib.llama_get_memory(context)
+
+    def _context_params(self, options: ModelOptions) -> Any:  # noqa: ANN401 - a ctypes structure
         lib = self._lib
         params = lib.llama_context_default_params()
         params.n_ctx = self._n_ctx
@@ -169,17 +181,7 @@ class LlamaModel:
         params.flash_attn_type = flash
         params.swa_full = True
         params.no_perf = True
-        native_log.forget_errors()  # of the load, which went well
-        context: object | None = lib.llama_init_from_model(self._model, params)
-        if not context:
-            reason = native_log.first_error()
-            raise ModelNotLoaded(
-                f"{self.path.name} is readable, but a context of {self._n_ctx:,} tokens with a {options.kv_type} cache "
-                f"could not be made for it{f': {reason}' if reason else ''}.",
-                "Choose a shorter context or the f16 cache.",
-                about_cache=True,
-            )
-        return context
+        return params
 
     def _prepare_batch(self) -> None:
         """Make the one batch that every forward pass refills, and numpy views onto its arrays."""

@@ -17,21 +17,24 @@ from draftlight.engine.drafting.suffix import SuffixDrafter
 from draftlight.engine.events import ModelLoading
 from draftlight.errors import UserError
 from draftlight.llama import preflight
-from draftlight.llama.backend import LlamaModel, LoadCancelled, ModelOptions
-from draftlight.llama.preflight import Preflight, prefill_chunk
-from draftlight.llama.probe import ModelProbe
+from draftlight.llama.backend import MAX_BATCH, LlamaModel, LoadCancelled, ModelOptions
+from draftlight.llama.report import Preflight
+from draftlight.llama.trial import Stage
 from draftlight.llama.vocabulary import LlamaVocabulary
 from draftlight.settings import PairSettings
 
 _COMPARED_TOKENS = 1000  # of both vocabularies; the header check has compared them all
 _REPORT_STEP = 0.05
 
-Check = Callable[[PairSettings, CancelToken], Preflight]
+Check = Callable[[PairSettings, CancelToken], Iterator[Stage | Preflight]]
 
 
 @dataclass(frozen=True, slots=True)
 class LoadedLlamaPair:
-    """A ready pair. `settings` are those that work here: preflight may have changed them, and `notices` then say so."""
+    """A ready pair. `settings` are those that work here: preflight may have changed them, and `notices` then say so.
+
+    What was measured of the pair is `decoder.facts`.
+    """
 
     settings: PairSettings
     decoder: SpeculativeDecoder
@@ -50,8 +53,8 @@ def load(
 ) -> Iterator[ModelLoading | LoadedLlamaPair]:
     """Report the steps and, last, the pair, which the receiver closes. After a cancel it ends without a pair.
 
-    `check` finds out in a child process what works here. Raises UserError: a file that cannot be loaded, a draft model
-    of another vocabulary. Whatever was loaded by then is freed.
+    `check` finds out in a child process what works here; its stages are steps, too. Raises UserError: a file that
+    cannot be loaded, a draft model of another vocabulary. Whatever was loaded by then is freed.
     """
     with ExitStack() as loaded:
         try:
@@ -65,10 +68,9 @@ def load(
 def _load_pair(
     settings: PairSettings, cancel: CancelToken, check: Check, loaded: ExitStack
 ) -> Generator[ModelLoading, None, LoadedLlamaPair]:
-    yield ModelLoading(f"Checking how {settings.target.name} runs on this computer")
-    checked = check(settings, cancel)
-    settings, notices = checked.settings, list(checked.notices)
-    options = ModelOptions.of_pair(settings)
+    checked = yield from _checked(settings, cancel, check)
+    settings, notices, report = checked.settings, list(checked.notices), checked.report
+    options = ModelOptions.of_pair(settings, settings.kv_type)
     target = loaded.enter_context((yield from _load_model(settings.target, options, cancel)))
     if settings.n_ctx > target.n_ctx:
         notices.append(
@@ -83,17 +85,25 @@ def _load_pair(
         if settings.ngram:
             drafters.append(SuffixDrafter())
         if settings.draft is not None:
-            draft_options = replace(options, n_ctx=target.n_ctx)
+            draft_options = replace(options, n_ctx=target.n_ctx, kv_type=settings.draft_kv_type)
             draft = loaded.enter_context((yield from _load_model(settings.draft, draft_options, cancel)))
             _require_same_vocabulary(target, draft)
             models.append(draft)
-            drafters.append(ModelDrafter(_context(draft, checked.report.draft), target.n_vocab))
-    decoder = SpeculativeDecoder(_context(target, checked.report.target), drafters, target.vocabulary)
+            context = Context(draft) if report.draft is None else Context(draft, report.draft.prefill_chunk)
+            drafters.append(ModelDrafter(context, target.n_vocab))
+    context = Context(target, min(report.target.prefill_chunk, report.exactness.prefill or MAX_BATCH))
+    decoder = SpeculativeDecoder(context, drafters, target.vocabulary, report.facts)
     return LoadedLlamaPair(settings, decoder, target.vocabulary, tuple(notices), tuple(models))
 
 
-def _context(model: LlamaModel, measured: ModelProbe | None) -> Context:
-    return Context(model) if measured is None else Context(model, prefill_chunk(measured))
+def _checked(settings: PairSettings, cancel: CancelToken, check: Check) -> Generator[ModelLoading, None, Preflight]:
+    """Have the pair checked and report the stages. Raises UserError, LoadCancelled."""
+    yield ModelLoading(f"Checking how {settings.target.name} runs on this computer")
+    for found in check(settings, cancel):
+        if isinstance(found, Preflight):
+            return found
+        yield ModelLoading(found.sentence)
+    raise LoadCancelled
 
 
 def _load_model(path: Path, options: ModelOptions, cancel: CancelToken) -> Generator[ModelLoading, None, LlamaModel]:

@@ -8,7 +8,7 @@ import json
 import logging
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -17,32 +17,21 @@ from pydantic import TypeAdapter, ValidationError
 from draftlight import paths
 from draftlight.engine.cancel import CancelToken
 from draftlight.errors import UserError
-from draftlight.llama.backend import MAX_BATCH, ModelNotLoaded
+from draftlight.llama.backend import ModelNotLoaded
 from draftlight.llama.library import build_identity, default_threads
-from draftlight.llama.probe import ModelProbe, ProbeReport, arguments_for
-from draftlight.llama.trial import PROBE_COMMAND, Failure, FailureKind, attempt
+from draftlight.llama.probe import arguments_for
+from draftlight.llama.report import Preflight, ProbeReport
+from draftlight.llama.trial import PROBE_COMMAND, Failure, FailureKind, Stage, attempt
 from draftlight.settings import KvType, PairSettings
 
 _log = logging.getLogger("draftlight.llama.preflight")
 
-_FORMAT = 4  # raise it when what is measured or kept changes
-_BASE_LIMIT_SECONDS = 120.0
+_FORMAT = 5  # raise it when what is measured or kept changes
+_BASE_LIMIT_SECONDS = 180.0
 _SLOWEST_DISK = 50e6  # bytes a second that loading is granted on top of that
 _HEADER_BYTES = 65536
-_CHUNK_SECONDS = 0.25  # half of what may pass until a stop has freed the engine
-_CHUNK_CONTEXT = 4096  # tokens of context at which that holds
-_SMALLEST_CHUNK = 16
 _BUSY = 0.3  # share of the processors in other hands from which on timings are not trusted for long
-_BUSY_KEPT_SECONDS = 86_400.0
-
-
-@dataclass(frozen=True, slots=True)
-class Preflight:
-    """A pair that runs here: the settings that work, what the person should know, what was measured."""
-
-    settings: PairSettings
-    notices: tuple[str, ...]
-    report: ProbeReport
+_BUSY_KEPT_SECONDS = 3_600.0
 
 
 _KEPT = TypeAdapter(Preflight)
@@ -54,12 +43,13 @@ def run(
     *,
     command: Sequence[str] = PROBE_COMMAND,
     limit_seconds: float | None = None,
-) -> Preflight:
-    """Return what is known of these settings, or find it out in child processes (`command` plus probe's arguments).
+) -> Iterator[Stage | Preflight]:
+    """Yield last what is known of these settings, found out in child processes (`command` plus probe's arguments).
 
-    What runs, and how, is kept for good. Timings that were taken while other programs were busy are taken again, at
-    most once a day. Raises UserError where nothing works or the time limit has passed (by default 120 s and what a slow
-    disk needs), LoadCancelled within about 50 ms of a cancel, ProbeBroken for a bug of the child's.
+    Before that come the stages of the children, if any are needed. What runs, and how, is kept for good. What was
+    measured while other programs were busy is measured again, at most once an hour. Raises UserError where nothing
+    works or the time limit has passed (by default 180 s and what a slow disk needs), LoadCancelled within about 50 ms
+    of a cancel, ProbeBroken for a bug of the child's.
     """
     place = _place(settings)
     if limit_seconds is None:
@@ -67,11 +57,15 @@ def run(
     known = _recall(place, settings)
     if known is not None:
         if not known.is_due_again:
-            return known.checked
-        again = attempt(known.checked.settings, cancel, command, limit_seconds)
+            yield known.checked
+            return
+        as_asked = _open_choices(known.checked.settings, settings)
+        again = yield from attempt(as_asked, cancel, command, limit_seconds)
         if isinstance(again, ProbeReport):
-            return _keep(place, replace(known.checked, report=again))
-    return _keep(place, _Trials(cancel, command, limit_seconds).first_that_works(settings))
+            yield _keep(place, Preflight(_resolved(as_asked, again), known.checked.notices, again))
+            return
+    found = yield from _Trials(cancel, command, limit_seconds).first_that_works(settings)
+    yield _keep(place, found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,16 +76,16 @@ class _Trials:
     command: Sequence[str]
     limit_seconds: float
 
-    def first_that_works(self, settings: PairSettings) -> Preflight:
+    def first_that_works(self, settings: PairSettings) -> Generator[Stage, None, Preflight]:
         """Return the first of these settings and their fallbacks that works. Raises ModelNotLoaded where none does.
 
         Where the pair crashes in every way, the target is tried alone, again from the settings that were asked for.
         """
-        found = self._with_fallbacks(settings)
+        found = yield from self._with_fallbacks(settings)
         if isinstance(found, Preflight):
             return found
         if found.failure.kind is FailureKind.CRASHED and settings.draft is not None:
-            alone = self._with_fallbacks(replace(settings, draft=None))
+            alone = yield from self._with_fallbacks(replace(settings, draft=None))
             if isinstance(alone, Preflight):
                 without_draft = (
                     f"{settings.draft.name} cannot draft here: {found.failure.sentence} "
@@ -103,13 +97,13 @@ class _Trials:
         in_vain = f" Trying it {' and '.join(found.tried)} did not help." if found.tried else ""
         raise ModelNotLoaded(f"{found.failure.sentence}{in_vain}", found.failure.remedy)
 
-    def _with_fallbacks(self, settings: PairSettings) -> "Preflight | _NothingWorks":
+    def _with_fallbacks(self, settings: PairSettings) -> Generator[Stage, None, "Preflight | _NothingWorks"]:
         notices: list[str] = []
         tried: list[str] = []
         while True:
-            found = attempt(settings, self.cancel, self.command, self.limit_seconds)
+            found = yield from attempt(settings, self.cancel, self.command, self.limit_seconds)
             if isinstance(found, ProbeReport):
-                return Preflight(settings, tuple(notices), found)
+                return Preflight(_resolved(settings, found), tuple(notices), found)
             fallback = _fallback(settings, found)
             if fallback is None:
                 return _NothingWorks(found, tuple(tried))
@@ -127,23 +121,26 @@ class _NothingWorks:
     tried: tuple[str, ...]
 
 
-def prefill_chunk(probe: ModelProbe) -> int:
-    """Return how many prompt tokens to feed at once, so that a stop is obeyed soon: a power of two, 16 to 512."""
-    context = min(probe.n_ctx, _CHUNK_CONTEXT)
-    seconds_per_token = probe.prefill_seconds + probe.prefill_seconds_per_context * context
-    chunk = MAX_BATCH
-    while chunk > _SMALLEST_CHUNK and chunk * seconds_per_token > _CHUNK_SECONDS:
-        chunk //= 2
-    return chunk
+def _resolved(settings: PairSettings, report: ProbeReport) -> PairSettings:
+    """Return the settings with what was chosen by measurement in them."""
+    draft_kv_type = settings.draft_kv_type if report.draft is None else report.draft.kv_type
+    return replace(settings, n_threads=report.n_threads, kv_type=report.target.kv_type, draft_kv_type=draft_kv_type)
+
+
+def _open_choices(worked: PairSettings, asked: PairSettings) -> PairSettings:
+    """Return the settings that worked, with the choices open again that were open when they were asked for."""
+    return replace(worked, n_threads=asked.n_threads, kv_type=asked.kv_type, draft_kv_type=asked.draft_kv_type)
 
 
 def _fallback(settings: PairSettings, failure: Failure) -> tuple[PairSettings, str] | None:
     """Return what to try after a failure, and how to say so; None where nothing is left or it would not help."""
     crashed = failure.kind is FailureKind.CRASHED
     if failure.kind is FailureKind.CACHE_REFUSED and settings.kv_type is not KvType.F16:
-        return replace(settings, kv_type=KvType.F16), "with a 16-bit cache"
+        return replace(settings, kv_type=KvType.F16, draft_kv_type=KvType.F16), "with a 16-bit cache"
     if crashed and settings.use_extra_buffers:
         return replace(settings, use_extra_buffers=False), "without repacked weights, which is slower,"
+    if crashed and KvType.AUTO in {settings.kv_type, settings.draft_kv_type}:
+        return replace(settings, kv_type=KvType.Q8_0, draft_kv_type=KvType.Q8_0), "with an 8-bit cache"
     if settings.n_gpu_layers != 0 and failure.kind is not FailureKind.ENDED:
         return replace(settings, n_gpu_layers=0), "on the processor alone"
     return None

@@ -1,13 +1,14 @@
 """The child process that tries models out: it may crash, hang or run out of memory without taking the program along.
 
-`python -m draftlight.llama.probe --target FILE [--draft FILE] ...` loads the files and decodes 1, 4 and 200 tokens.
-Each line it prints is a JSON object: {"stage": ...} before each step, and last {"report": ...} or {"error": ...}.
+`python -m draftlight.llama.probe --target FILE [--draft FILE] ...` loads the files and measures them. Each line it
+prints is a JSON object: {"stage": ...} before each step, and last {"report": ...} or {"error": ...}.
 """
 
 import argparse
 import json
+import logging
 import os
-import statistics
+import re
 import sys
 import time
 from collections.abc import Sequence
@@ -17,53 +18,34 @@ from typing import Self
 
 import psutil
 
+from draftlight.engine.costs import DraftTrial
 from draftlight.errors import UserError
-from draftlight.llama.backend import LlamaModel, ModelNotLoaded, ModelOptions
-from draftlight.llama.library import library_version, system_info
+from draftlight.llama.backend import ModelNotLoaded, ModelOptions
+from draftlight.llama.cache_choice import types_to_try
+from draftlight.llama.draft_trials import N_TRIALS, try_drafting
+from draftlight.llama.library import default_threads, library_version, system_info
+from draftlight.llama.measuring import TimeBox
+from draftlight.llama.probed import ProbedModel
+from draftlight.llama.report import ModelProbe, ProbeReport, ThreadTrial
+from draftlight.llama.survey import Survey, Surveyor
 from draftlight.settings import KvType, PairSettings
 
-_PROMPT = 200  # tokens
-_DEEP = 600  # tokens of context at which prefill is measured again, with a chunk of
-_TAIL = 64
-_REPEATS = 5
-_PREFILL_BUDGET_SECONDS = 2.0
-_DRAFT_WIDTH = 4
-_TEXT = "A draft model proposes a few tokens, and the target model verifies them in one go. "
-
-
-@dataclass(frozen=True, slots=True)
-class ModelProbe:
-    """What was measured of one model.
-
-    Width times are medians at a context of about 200 tokens. Prefill is taken at its fastest, because other programs
-    only ever slow it down. A prompt token costs `prefill_seconds` plus `prefill_seconds_per_context` for
-    each token before it: attention, which on small models soon costs more than the weights.
-    """
-
-    n_ctx: int
-    n_ctx_train: int
-    n_vocab: int
-    load_seconds: float
-    width_1_seconds: float
-    width_4_seconds: float
-    prefill_seconds: float
-    prefill_seconds_per_context: float
-    memory_bytes: int  # what the process grew by, including the parts of the file that were read
-
-
-@dataclass(frozen=True, slots=True)
-class ProbeReport:
-    """What was measured of a pair, by what, and under what load.
-
-    `others_busy` is the share of all processors, 0 to 1, that other programs used meanwhile.
-    """
-
-    target: ModelProbe
-    draft: ModelProbe | None
-    n_threads: int
-    library: str
-    system: str
-    others_busy: float
+DEFAULT_SECONDS = 40.0  # for all that is measured, when the machine is too slow to do all of it sooner
+_THREADS_SHARE = 0.1
+_TARGET_SHARE = 0.75  # of what is left then
+_DRAFT_SHARE = 0.5
+_TRIALS_SECONDS = 5.0
+_TEXT_TOKENS = 1000
+_TEXT = (
+    "A draft model proposes a few tokens, and the target model verifies them in one go. Where both agree, several "
+    "tokens are gained for the price of one; where they do not, the target's own token replaces the first wrong one. "
+    "On Tuesday 14 March the ferry left at 06:45 with 212 passengers, 31 cars and a crate of lemons; nobody knew why "
+    "it had turned back after 3.5 miles. for index in range(len(rows)): total += rows[index] * weights[index % 4] "
+    '{"name": "Ada", "age": 36, "languages": ["English", "French"]} '
+    "She asked whether the garden, which had belonged to her grandfather, could still be saved. It could, he said, if "
+    "the roses were cut before the frost and the old wall was mended with lime instead of cement. "
+)
+_BUFFER = re.compile(r"(\S+) model buffer size")
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +86,7 @@ def arguments_for(settings: PairSettings) -> list[str]:
         arguments += ["--draft", str(settings.draft)]
     arguments += ["--n-ctx", str(settings.n_ctx), "--n-threads", str(settings.n_threads)]
     arguments += ["--n-gpu-layers", str(settings.n_gpu_layers), "--kv-type", settings.kv_type.value]
+    arguments += ["--draft-kv-type", settings.draft_kv_type.value]
     return arguments if settings.use_extra_buffers else [*arguments, "--no-extra-buffers"]
 
 
@@ -115,8 +98,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--n-ctx", type=int, default=0)
     parser.add_argument("--n-threads", type=int, default=0)
     parser.add_argument("--n-gpu-layers", type=int, default=0)
-    parser.add_argument("--kv-type", type=KvType, default=KvType.Q8_0)
+    parser.add_argument("--kv-type", type=KvType, default=KvType.AUTO)
+    parser.add_argument("--draft-kv-type", type=KvType, default=KvType.AUTO)
     parser.add_argument("--no-extra-buffers", action="store_true")
+    parser.add_argument("--seconds", type=float, default=DEFAULT_SECONDS)
     given = parser.parse_args(argv)
     settings = PairSettings(
         target=given.target,
@@ -125,10 +110,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         n_threads=given.n_threads,
         n_gpu_layers=given.n_gpu_layers,
         kv_type=given.kv_type,
+        draft_kv_type=given.draft_kv_type,
         use_extra_buffers=not given.no_extra_buffers,
     )
     try:
-        report = probe(settings)
+        report = probe(settings, given.seconds)
     except UserError as error:
         about_cache = isinstance(error, ModelNotLoaded) and error.about_cache
         _print({"error": asdict(ProbeFailure(error.sentence, error.remedy, about_cache))})
@@ -142,91 +128,149 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-def probe(settings: PairSettings) -> ProbeReport:
-    """Load the files, side by side as they will be used, and measure each. Raises UserError; may crash the process."""
-    options = ModelOptions.of_pair(settings)
-    paths = [settings.target] if settings.draft is None else [settings.target, settings.draft]
-    loaded = []
-    for path in paths:
-        _print({"stage": f"loading {path.name}"})
-        before, started = psutil.Process().memory_info().rss, time.perf_counter()
-        model = LlamaModel(path, options)
-        loaded.append((model, time.perf_counter() - started, before))
-    times = ProcessorTimes.now()
-    probes = [_measure(model, load_seconds, before) for model, load_seconds, before in loaded]
-    others_busy = ProcessorTimes.now().others_busy_since(times)
+def probe(settings: PairSettings, seconds: float = DEFAULT_SECONDS) -> ProbeReport:
+    """Load the files, side by side as they will be used, and measure each. Raises UserError; may crash the process.
+
+    `seconds` is what measuring may take beyond the least that has to be known.
+    """
+    started = time.perf_counter()
+    target = _Tried.load(settings.target, settings, settings.kv_type)
+    draft = None if settings.draft is None else _Tried.load(settings.draft, settings, settings.draft_kv_type)
+    times, box = ProcessorTimes.now(), TimeBox(seconds)
+    for tried in (target, draft):
+        if tried is not None:
+            tried.decode_a_little()
+    thread_trials: tuple[ThreadTrial, ...] = ()
+    if not settings.n_threads and target.model.can_roll_back:
+        thread_trials = target.surveyor.try_threads(thread_counts(default_threads()), box.part(_THREADS_SHARE))
+    free_memory = psutil.virtual_memory().available
+    types = types_to_try(settings.kv_type, settings.n_gpu_layers)
+    found = target.surveyor.survey_target(types, free_memory, box.part(1.0 if draft is None else _TARGET_SHARE))
+    target_probe, draft_probe = target.probe(found), None
+    draft_trials: tuple[DraftTrial, ...] = ()
+    if draft is not None:
+        draft.model.use_threads(target.model.n_threads)
+        types = types_to_try(settings.draft_kv_type, settings.n_gpu_layers)
+        draft_probe = draft.probe(draft.surveyor.survey_draft(types, free_memory, box.part(_DRAFT_SHARE)))
+        draft_trials = _try_drafting(target, draft)
     report = ProbeReport(
-        target=probes[0],
-        draft=probes[1] if settings.draft is not None else None,
-        n_threads=loaded[0][0].n_threads,
+        target=target_probe,
+        draft=draft_probe,
+        exactness=found.exactness,
+        n_threads=target.model.n_threads,
+        thread_trials=thread_trials,
+        draft_trials=draft_trials,
+        left_out=(*target.surveyor.left_out, *(() if draft is None else draft.surveyor.left_out)),
+        seconds=time.perf_counter() - started,
         library=library_version(),
         system=system_info(),
-        others_busy=others_busy,
+        others_busy=ProcessorTimes.now().others_busy_since(times),
     )
-    for model, _, _ in loaded:
-        model.close()
+    for tried in (draft, target):
+        if tried is not None:
+            tried.model.close()
     return report
 
 
-def _measure(model: LlamaModel, load_seconds: float, memory_before: int) -> ModelProbe:
-    width = _DRAFT_WIDTH
-    n_prompt = min(_PROMPT, model.n_ctx - (_REPEATS + 1) * (width + 1))
-    sentence = model.vocabulary.encode(_TEXT) or [0]
-    text = (sentence * (n_prompt // len(sentence) + 1))[:n_prompt]
-    _print({"stage": f"decoding 1 token with {model.path.name}"})
-    model.forward(text[:1], 1)
-    _print({"stage": f"decoding {width} tokens with {model.path.name}"})
-    model.forward(text[:width], width)
-    model.rollback(0)
-    _print({"stage": f"decoding {n_prompt} tokens with {model.path.name}"})
-    at_start = _fastest_pass(model, text, 0)
-    ones = [_decode_seconds(model, text[:1], 1) for _ in range(_REPEATS)]
-    wides = [_decode_seconds(model, text[:width], width) for _ in range(_REPEATS)]
-    growth = _attention_growth(model, text, at_start / n_prompt)
-    return ModelProbe(
-        n_ctx=model.n_ctx,
-        n_ctx_train=model.n_ctx_train,
-        n_vocab=model.n_vocab,
-        load_seconds=load_seconds,
-        width_1_seconds=statistics.median(ones),
-        width_4_seconds=statistics.median(wides),
-        prefill_seconds=at_start / n_prompt - growth * n_prompt / 2,
-        prefill_seconds_per_context=growth,
-        memory_bytes=max(0, psutil.Process().memory_info().rss - memory_before),
-    )
+def thread_counts(most: int) -> list[int]:
+    """Return the thread counts worth trying, rising: the powers of two, and the most."""
+    return [*(1 << bits for bits in range(most.bit_length()) if 1 << bits < most), most]
 
 
-def _attention_growth(model: LlamaModel, text: Sequence[int], seconds_per_token: float) -> float:
-    """Return what each further token of context adds to a prompt token's time; 0 where it cannot be measured.
+@dataclass(slots=True)
+class _Tried:
+    """A loaded model, with what loading it took."""
 
-    `seconds_per_token` is the mean over `text` read from the start, whose middle token has half of it before it.
-    """
-    tail = text[:_TAIL]
-    if not model.can_roll_back or model.n_ctx < _DEEP + _TAIL or len(text) < _PROMPT:
-        return 0.0
-    model.rollback(0)
-    while model.n_past < _DEEP:
-        model.forward(text[: _DEEP - model.n_past], 0)
-    deep = _fastest_pass(model, tail, _DEEP) / len(tail)
-    return max(0.0, deep - seconds_per_token) / (_DEEP + len(tail) / 2 - len(text) / 2)
+    model: ProbedModel
+    surveyor: Surveyor
+    load_seconds: float
+    weight_buffers: tuple[str, ...]
+    memory_bytes: int
+
+    @classmethod
+    def load(cls, path: Path, settings: PairSettings, kv_type: KvType) -> Self:
+        """Load the file with the first type of cache that is not refused. Raises UserError."""
+        say(f"loading {path.name}")
+        before, started = psutil.Process().memory_info().rss, time.perf_counter()
+        types = types_to_try(kv_type, settings.n_gpu_layers)
+        for index, each in enumerate(types):
+            try:
+                with _WeightBuffers() as buffers:
+                    model = ProbedModel(path, ModelOptions.of_pair(settings, each))
+                break
+            except ModelNotLoaded as refused:
+                if not refused.about_cache or index + 1 == len(types):
+                    raise
+        text = model.vocabulary.encode(_TEXT) or [0]
+        surveyor = Surveyor(model, path.name, text * (_TEXT_TOKENS // len(text) + 1), say)
+        grown = psutil.Process().memory_info().rss - before
+        return cls(model, surveyor, time.perf_counter() - started, tuple(buffers.names), grown)
+
+    def decode_a_little(self) -> None:
+        """Try the passes that crash where llama.cpp's kernels do not fit the processor: the stage says which did."""
+        n_threads = self.model.n_threads
+        self.model.use_threads(1)
+        say(f"decoding 1 token with {self.model.path.name}")
+        self.model.forward(self.surveyor.text[:1], 1)
+        say(f"decoding 4 tokens with {self.model.path.name}")
+        self.model.forward(self.surveyor.text[:4], 4)
+        self.model.rollback(0)
+        self.model.use_threads(n_threads)
+
+    def probe(self, found: Survey) -> ModelProbe:
+        """Put together what is known of the model, and leave it with the cache that was chosen, empty."""
+        model = self.model
+        model.renew_cache(found.cache.kv_type)
+        return ModelProbe(
+            n_ctx=model.n_ctx,
+            n_ctx_train=model.n_ctx_train,
+            n_vocab=model.n_vocab,
+            load_seconds=self.load_seconds,
+            kv_type=found.cache.kv_type,
+            cache_choice=found.cache.reason,
+            cache_trials=found.cache_trials,
+            costs=found.costs,
+            weight_buffers=self.weight_buffers,
+            memory_bytes=max(0, self.memory_bytes),
+        )
 
 
-def _fastest_pass(model: LlamaModel, tokens: Sequence[int], n_past: int) -> float:
-    """Return the fewest seconds that a pass over `tokens` took at this context, of a few."""
-    fastest, spent = float("inf"), 0.0
-    for _ in range(_REPEATS):
-        if spent > _PREFILL_BUDGET_SECONDS:
-            break
-        model.rollback(n_past)
-        seconds = _decode_seconds(model, tokens, 1)
-        fastest, spent = min(fastest, seconds), spent + seconds
-    return fastest
+class _WeightBuffers(logging.Handler):
+    """Listens to what llama.cpp says while it loads, and notes in what kinds of buffers the weights lie."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.DEBUG)
+        self.names: list[str] = []
+        self._log = logging.getLogger("draftlight.llama")
+        self._level = self._log.level
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.names += _BUFFER.findall(record.getMessage())
+
+    def __enter__(self) -> Self:
+        self._log.setLevel(logging.DEBUG)
+        self._log.addHandler(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._log.removeHandler(self)
+        self._log.setLevel(self._level)
 
 
-def _decode_seconds(model: LlamaModel, tokens: Sequence[int], rows: int) -> float:
-    before = model.decode_seconds
-    model.forward(tokens, rows)
-    return model.decode_seconds - before
+def _try_drafting(target: _Tried, draft: _Tried) -> tuple[DraftTrial, ...]:
+    """Try the draft model out on texts of the target's, and note where there was no time for all of them."""
+    say(f"asking {draft.model.path.name} for what {target.model.path.name} writes")
+    vocabulary = target.model.vocabulary
+    start = [] if vocabulary.bos is None or not vocabulary.add_bos else [vocabulary.bos]
+    trials = try_drafting(target.model, draft.model, vocabulary, start, TimeBox(_TRIALS_SECONDS))
+    if len(trials) < N_TRIALS:
+        target.surveyor.left_out.append(f"{draft.model.path.name} was asked for {len(trials)} tokens of {N_TRIALS}.")
+    return trials
+
+
+def say(stage: str) -> None:
+    """Tell what comes next, in words that go on after "while"."""
+    _print({"stage": stage})
 
 
 def _print(line: dict[str, object]) -> None:

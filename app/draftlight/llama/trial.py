@@ -1,21 +1,25 @@
-"""One run of the probe: starts the child process, waits, reads what it said, and says in a sentence how it ended."""
+"""One run of the probe: starts the child process, passes on what it says, and says in a sentence how it ended."""
 
 import json
 import logging
+import queue
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Generator, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import TypeAdapter
 
 from draftlight.engine.cancel import CancelToken
 from draftlight.llama.backend import LoadCancelled, ModelNotLoaded
-from draftlight.llama.probe import ProbeFailure, ProbeReport, arguments_for
+from draftlight.llama.probe import ProbeFailure, arguments_for
+from draftlight.llama.report import ProbeReport
 from draftlight.settings import PairSettings
 
 _log = logging.getLogger("draftlight.llama.trial")
@@ -56,37 +60,42 @@ class ProbeBroken(Exception):
     """The child ended with an exception of Python's or an unknown status: a bug, whose traceback is a note."""
 
 
+class Stage(NamedTuple):
+    """What the child does next, in words that go on after "while"."""
+
+    doing: str
+
+    @property
+    def sentence(self) -> str:
+        """The same as a line of its own."""
+        return self.doing[:1].upper() + self.doing[1:]
+
+
 def attempt(
     settings: PairSettings, cancel: CancelToken, command: Sequence[str], limit_seconds: float
-) -> ProbeReport | Failure:
-    """Run the child (`command` plus the probe's arguments) once and return what it found, or why it did not.
+) -> Generator[Stage, None, ProbeReport | Failure]:
+    """Run the child (`command` plus the probe's arguments) once; yield its stages, return what it found or why not.
 
-    Raises LoadCancelled, ModelNotLoaded where no process can be started, ProbeBroken.
+    Raises LoadCancelled within about 50 ms of a cancel, ModelNotLoaded where no process can be started, ProbeBroken.
     """
-    try:
-        child = _start([*command, *arguments_for(settings)])
-    except OSError as error:
-        raise ModelNotLoaded(
-            f"{settings.target.name} could not be tried out, because no process could be started: "
-            f"{error.strerror or error}.",
-            "Close other programs and try again.",
-        ) from error
-    try:
-        finished, said, errors = _wait(child, cancel, limit_seconds)
-    finally:
-        if child.poll() is None:
-            child.kill()
-            child.communicate()
-    for line in errors.splitlines():
-        _log.debug("probe: %s", line)
-    last = _last_line(said)
-    if not finished:
+    deadline = time.monotonic() + limit_seconds
+    last: dict[str, Any] = {}
+    with _running(settings, [*command, *arguments_for(settings)]) as child:
+        for line in child.lines(cancel, deadline):
+            last = line
+            if "stage" in line:
+                yield Stage(str(line["stage"]))
+        code = child.wait(cancel, deadline)
+    errors = child.errors()
+    for written in errors.splitlines():
+        _log.debug("probe: %s", written)
+    if code is None:
         return Failure(
             f"{settings.target.name} was still {last.get('stage', 'starting')} after {limit_seconds:.0f} seconds.",
             "Close other programs and try again, or choose a smaller model.",
             FailureKind.TOO_SLOW,
         )
-    return _verdict(settings, last, child.returncode, errors)
+    return _verdict(settings, last, code, errors)
 
 
 def _start(command: Sequence[str]) -> subprocess.Popen[bytes]:
@@ -105,35 +114,80 @@ def _start(command: Sequence[str]) -> subprocess.Popen[bytes]:
     )
 
 
-def _wait(child: subprocess.Popen[bytes], cancel: CancelToken, limit_seconds: float) -> tuple[bool, str, str]:
-    """Return whether the child ended by itself, its output and its errors; end it at the limit.
+class _Child:
+    """A running child, with threads that read what it writes: no pipe may fill up."""
 
-    Raises LoadCancelled, and leaves it running then.
-    """
-    deadline = time.monotonic() + limit_seconds
-    while time.monotonic() < deadline:
-        if cancel.cancelled:
-            raise LoadCancelled
+    def __init__(self, process: subprocess.Popen[bytes], readers: ThreadPoolExecutor) -> None:
+        self._process = process
+        self._output, self._error_output = process.stdout, process.stderr
+        self._lines: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+        readers.submit(self._read_lines)
+        self._errors = readers.submit(self._read_errors)
+
+    def lines(self, cancel: CancelToken, deadline: float) -> Iterator[dict[str, Any]]:
+        """Yield the objects it prints, until it ends or the time is over; a line that a crash cut short does not count.
+
+        Raises LoadCancelled.
+        """
+        while time.monotonic() < deadline:
+            if cancel.cancelled:
+                raise LoadCancelled
+            try:
+                line = self._lines.get(timeout=_POLL_SECONDS)
+            except queue.Empty:
+                continue
+            if line is None:
+                return
+            try:
+                found = json.loads(line)
+            except ValueError:
+                continue
+            if isinstance(found, dict):
+                yield found
+
+    def wait(self, cancel: CancelToken, deadline: float) -> int | None:
+        """Return the exit status; None where it still runs when the time is over. Raises LoadCancelled."""
+        while time.monotonic() < deadline:
+            if cancel.cancelled:
+                raise LoadCancelled
+            try:
+                return self._process.wait(_POLL_SECONDS)
+            except subprocess.TimeoutExpired:
+                continue
+        return None
+
+    def errors(self) -> str:
+        """Return all that it wrote to its standard error; it has ended."""
+        return self._errors.result().decode("utf-8", "replace")
+
+    def _read_lines(self) -> None:
         try:
-            output, errors = child.communicate(timeout=_POLL_SECONDS)
-        except subprocess.TimeoutExpired:  # what came until now is kept for the next call
-            continue
-        return True, output.decode("utf-8", "replace"), errors.decode("utf-8", "replace")
-    child.kill()
-    output, errors = child.communicate()
-    return False, output.decode("utf-8", "replace"), errors.decode("utf-8", "replace")
+            for line in self._output or ():
+                self._lines.put(line)
+        finally:
+            self._lines.put(None)
+
+    def _read_errors(self) -> bytes:
+        return b"" if self._error_output is None else self._error_output.read()
 
 
-def _last_line(said: str) -> dict[str, Any]:
-    """Return the last whole line of the child's; a line that a crash cut short does not count."""
-    for line in reversed(said.splitlines()):
+@contextmanager
+def _running(settings: PairSettings, command: Sequence[str]) -> Iterator[_Child]:
+    """Run the child; whatever happens, it has ended afterwards. Raises ModelNotLoaded where it cannot be started."""
+    try:
+        process = _start(command)
+    except OSError as error:
+        raise ModelNotLoaded(
+            f"{settings.target.name} could not be tried out, because no process could be started: "
+            f"{error.strerror or error}.",
+            "Close other programs and try again.",
+        ) from error
+    with process, ThreadPoolExecutor(2, thread_name_prefix="probe") as readers:
         try:
-            found = json.loads(line)
-        except ValueError:
-            continue
-        if isinstance(found, dict):
-            return found
-    return {}
+            yield _Child(process, readers)
+        finally:
+            if process.poll() is None:
+                process.kill()
 
 
 def _verdict(settings: PairSettings, last: dict[str, Any], code: int, errors: str) -> ProbeReport | Failure:
