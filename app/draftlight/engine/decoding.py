@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Generator, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -12,6 +13,7 @@ from draftlight.engine.controller.base import DraftLengthController, Outlook
 from draftlight.engine.controller.experience import Experience
 from draftlight.engine.controller.fixed import FixedLength
 from draftlight.engine.costs import PairFacts
+from draftlight.engine.drafting.ahead import AheadDrafter
 from draftlight.engine.drafting.base import Drafter
 from draftlight.engine.events import (
     DraftSource,
@@ -27,6 +29,7 @@ from draftlight.engine.events import (
 from draftlight.engine.exactness import Exactness
 from draftlight.engine.ledger import StatsLedger
 from draftlight.engine.model import FloatArray, Tokenizer
+from draftlight.engine.parts import DecoderParts, RoundWatch
 from draftlight.engine.reports import Reporter
 from draftlight.engine.sampling import Sampler, SamplingParams
 from draftlight.engine.text import AnswerText
@@ -146,44 +149,6 @@ class SpeculativeDecoder:
         return AutoLength(self._experience, greedy=request.sampling.temperature <= 0.0)
 
 
-@dataclass(frozen=True, slots=True)
-class DecoderParts:
-    """What one generation works with: the drafters that it may use; `exactness` in EXACT mode where it was measured."""
-
-    target: Context
-    drafters: tuple[Drafter, ...]
-    tokenizer: Tokenizer
-    experience: Experience | None
-    exactness: Exactness | None
-
-    def model_seconds(self) -> tuple[float, float]:
-        """Return the seconds spent so far inside draft models and inside the target."""
-        return sum(drafter.decode_seconds for drafter in self.drafters), self.target.decode_seconds
-
-
-class _Watch:
-    """Times one round, both models' shares apart, without the time its listeners take between two events."""
-
-    def __init__(self, parts: DecoderParts) -> None:
-        self._parts = parts
-        self._draft, self._target = parts.model_seconds()
-        self._seconds = 0.0
-        self._since = time.perf_counter()
-
-    def pause(self) -> None:
-        self._seconds += time.perf_counter() - self._since
-
-    def go_on(self) -> None:
-        self._since = time.perf_counter()
-
-    def milliseconds(self) -> tuple[float, float, float]:
-        """Milliseconds in the draft model, in the target, and outside both."""
-        draft, target = self._parts.model_seconds()
-        whole = 1000.0 * (self._seconds + time.perf_counter() - self._since)
-        draft_ms, target_ms = 1000.0 * (draft - self._draft), 1000.0 * (target - self._target)
-        return draft_ms, target_ms, max(0.0, whole - draft_ms - target_ms)
-
-
 class _Generation:
     """The state of one generation. `_sequence`, prompt and committed tokens, is the truth that both models follow."""
 
@@ -246,7 +211,7 @@ class _Generation:
 
     def _round(self) -> Generator[Event, None, StopReason | None]:
         """One draft, one verify, one commit. Returns why the answer ends here; None where it goes on."""
-        watch = _Watch(self._parts)
+        watch = RoundWatch(self._parts)
         self._n_read.clear()
         outlook, no_draft_reason = self._outlook()
         timed = self._prompt_logits is None  # else the time is the prefill's
@@ -265,9 +230,11 @@ class _Generation:
             no_draft_reason = "" if pending else self._controller.off_reason
 
         draft = [report.id for report in pending[:n_submitted]]
+        ahead_before = self._parts.ahead_seconds
         verdict, audit = self._verified(draft)
+        ahead_ms = 1000.0 * (self._parts.ahead_seconds - ahead_before)
         done, reason = self._committed(pending, n_submitted, verdict, watch, no_draft_reason)
-        done = replace(done, audit=audit)
+        done = replace(done, audit=audit, ahead_ms=ahead_ms)
         if timed and self._parts.experience is not None:
             saved_ms = self._parts.experience.learn(done, outlook.n_tokens, self._n_read)
             done = replace(done, saved_ms=saved_ms)
@@ -339,10 +306,20 @@ class _Generation:
         if self._prompt_logits is not None:
             logits, self._prompt_logits = self._prompt_logits, None
             return logits
-        return self._parts.target.advance([*self._sequence, *draft], rows=len(draft) + 1)
+        sequence = [*self._sequence, *draft]
+        with ExitStack() as meanwhile:
+            for drafter in self._parts.drafters:
+                if draft and isinstance(drafter, AheadDrafter):
+                    meanwhile.enter_context(drafter.drafting_ahead(sequence, self._sampler))
+            return self._parts.target.advance(sequence, rows=len(draft) + 1)
 
     def _committed(
-        self, pending: Sequence[TokenReport], n_submitted: int, verdict: Verdict, watch: _Watch, no_draft_reason: str
+        self,
+        pending: Sequence[TokenReport],
+        n_submitted: int,
+        verdict: Verdict,
+        watch: RoundWatch,
+        no_draft_reason: str,
     ) -> tuple[RoundVerified, StopReason | None]:
         """Commit what the verdict lets stand; report the round, and why the answer ends with it."""
         position, n_before = len(self._sequence), self._n_committed

@@ -140,6 +140,7 @@ class RoundVerified:
     n_submitted: int = 0
     reasoning: Reasoning | None = None  # of AUTO only
     saved_ms: float = 0.0  # against plain steps for the same tokens, by their measured cost; 0 where it is unknown
+    ahead_ms: float = 0.0  # the draft model ran during the verify, for the next round
     audit: bool | None = None  # EXACT: did the last row, evaluated again alone, have the same bits; None: not asked
     event: Literal["round"] = "round"
 

@@ -161,6 +161,8 @@ class AutoLength:
     def _draft_cost(self, offer: Offer) -> float:
         """Seconds charged for the draft model's next token: catching up a long way is charged to all that follows."""
         context = self._outlook.n_tokens
+        if not offer.lag:  # drafted ahead
+            return 0.0
         if offer.lag <= _NEAR:
             return self._prices.draft(offer.lag, context)
         one = self._prices.draft(1, context)
