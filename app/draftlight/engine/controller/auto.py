@@ -150,7 +150,7 @@ class AutoLength:
         if source is DraftSource.NGRAM:
             matched = offer.matched
             while True:
-                yield self._acceptance.of_copy(matched), 0.0
+                yield self._acceptance.of_copy(matched, offer.agreeing), 0.0
                 matched += 1
         chance = self._acceptance.of_model()
         yield chance, self._draft_cost(offer)

@@ -6,6 +6,7 @@ from draftlight.engine.drafting.base import Drafted
 from draftlight.engine.events import DraftSource, Reasoning, RoundVerified
 
 _PREFERRED = (DraftSource.MODEL, DraftSource.NGRAM)
+_LEAST_MATCHED = 2  # a single token recurs too often to mean anything where nobody weighs it
 
 
 class FixedLength:
@@ -39,10 +40,10 @@ class FixedLength:
         if self._n_drafted >= self._outlook.longest(self._k):
             return None
         source = next(source for source in _PREFERRED if source in offers)
-        if offers[source].ready:
+        if offers[source].ready and (source is not DraftSource.NGRAM or offers[source].matched >= _LEAST_MATCHED):
             return source
         if not self._n_drafted:
-            self.off_reason = offers[source].silence
+            self.off_reason = offers[source].silence or "the last tokens have not occurred before"
         return None
 
     def drafted(self, proposal: Drafted) -> None:

@@ -11,7 +11,7 @@ def by_model(margin: float) -> Drafted:
 
 
 def copied(matched: int) -> Drafted:
-    return Drafted(token=1, source=DraftSource.NGRAM, q=1.0, rank=0, matched=matched)
+    return Drafted(token=1, source=DraftSource.NGRAM, q=1.0, rank=0, matched=matched, agreeing=2)
 
 
 def test_a_surer_token_is_likelier_to_be_accepted_before_anything_is_known() -> None:

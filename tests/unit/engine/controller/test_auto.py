@@ -205,10 +205,10 @@ def test_an_undrafted_round_says_why() -> None:
 def test_a_long_copy_is_taken_before_the_draft_model_is_asked() -> None:
     made = controller()
     made.begin_round(Outlook(100, 400, tuple(range(17))))
-    offers = {**MODEL, DraftSource.NGRAM: Offer(ready=True, matched=20)}
+    offers = {**MODEL, DraftSource.NGRAM: Offer(ready=True, matched=20, agreeing=4)}
     assert made.next_source(offers) is DraftSource.NGRAM
     made.begin_round(Outlook(100, 400, tuple(range(17))))
-    offers[DraftSource.NGRAM] = Offer(ready=True, matched=1)
+    offers[DraftSource.NGRAM] = Offer(ready=True, matched=1, agreeing=1)
     assert made.next_source(offers) is DraftSource.MODEL
 
 
