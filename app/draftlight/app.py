@@ -151,7 +151,7 @@ def _open_window(arguments: Arguments) -> int:
         if interrupted:  # the settings may not have got there before the program was killed
             settings = settings.changed(last_conversation=store.message(interrupted[-1]).conversation_id)
     named = None if arguments.target is None else PairSettings(target=arguments.target.absolute())
-    starter = PairSettings(target=paths.starter_target(), draft=paths.starter_draft())
+    starter = PairSettings(target=paths.starter_target(), draft=paths.starter_draft(), ngram=True)
     parts = application.Parts(
         service=ChatService(_open_store, load_pair),
         open_store=_open_store,

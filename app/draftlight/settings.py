@@ -19,6 +19,7 @@ from draftlight.paths import make_folder, move_aside
 NGRAM = "ngram"
 NO_DRAFT = "none"
 MAX_DRAFT_LENGTH = 16
+SHOWN_LENGTH = 3  # what the starter pair opens with: AUTO would draft nothing for a target that small
 
 
 class KvType(StrEnum):
@@ -34,7 +35,7 @@ class KvType(StrEnum):
 class PairSettings:
     """Which models to load, and how. Changing any of it means loading again.
 
-    `draft` is a GGUF file, or None with `ngram` saying whether the answer's own text is drafted from.
+    `draft` is a GGUF file or None, `ngram` whether the chat's own text is drafted from; AUTO mixes both.
     `n_ctx` 0 takes the model's training context, at most 8,192 tokens. `n_threads` 0 and the caches' AUTO are what
     measures best, each model's cache for itself.
     """
@@ -77,6 +78,7 @@ class ColorScheme(StrEnum):
 Probability: TypeAlias = Annotated[float, Field(ge=0.0, le=1.0, allow_inf_nan=False)]
 Penalty: TypeAlias = Annotated[float, Field(ge=-2.0, le=2.0, allow_inf_nan=False)]
 DraftLength: TypeAlias = Annotated[int, Field(ge=0, le=MAX_DRAFT_LENGTH)] | Literal["auto"]
+AskedMode: TypeAlias = Mode | Literal["auto"]
 
 
 class SamplingSettings(BaseModel):
@@ -101,14 +103,16 @@ class SamplingSettings(BaseModel):
 class Settings(BaseModel):
     """Everything the program remembers of the person's choices; a missing value is its default.
 
-    `pair` is the last pair that was loaded, None for the starter pair. `draft_length` is K, or "auto".
+    `pair` is the last pair that was loaded, None for the starter pair. `draft_length` is K or "auto"; None, never
+    chosen, means "auto" too, save for the starter pair, which shows drafts to look at. `mode` "auto" is what the pair
+    does best.
     """
 
     model_config = ConfigDict(frozen=True)
 
     sampling: SamplingSettings = SamplingSettings()
-    draft_length: DraftLength = 3
-    mode: Mode = Mode.FAST
+    draft_length: DraftLength | None = None
+    mode: AskedMode = "auto"
     max_new_tokens: Annotated[int, Field(ge=1, le=1_000_000)] = 1024
     system_prompt: str = ""
     highlight: Highlight = Highlight.ALL
@@ -122,9 +126,9 @@ class Settings(BaseModel):
         return type(self).model_validate({**dict(self), **changes})
 
     @property
-    def fixed_draft_length(self) -> int | None:
-        """K as the engine takes it: None for AUTO."""
-        return self.draft_length if isinstance(self.draft_length, int) else None
+    def asked_mode(self) -> Mode | None:
+        """The mode as the engine takes it: None for the pair's own best."""
+        return None if self.mode == "auto" else self.mode
 
     @field_validator("pair")
     @classmethod

@@ -80,7 +80,7 @@ def test_the_prompt_can_come_from_the_standard_input_raw(program: Program) -> No
 
 
 def test_without_json_the_output_is_the_answer_alone(program: Program) -> None:
-    options = ["--temperature", "0", "--max-tokens", "16"]
+    options = ["--k", "3", "--temperature", "0", "--max-tokens", "16"]
     done = program.run("generate", QUESTION, *ONE_THREAD, *options)
     assert done.returncode == 0
     assert done.stdout == answer(program.generate(QUESTION, *options))["text"] + "\n"

@@ -30,7 +30,7 @@ from draftlight.settings import PairSettings
 from draftlight.ui.chat.transcript_document import ShownMessage
 from scripted_chat import Pair
 
-PAIR = PairSettings(Path("/models/big-target.gguf"), Path("/models/small-draft.gguf"))
+PAIR = PairSettings(Path("/models/big-target.gguf"), Path("/models/small-draft.gguf"), ngram=True)
 _CHOICE_SCORE = 1.25
 
 

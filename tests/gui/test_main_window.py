@@ -2,17 +2,19 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QAction
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QApplication, QMessageBox, QPushButton, QWidget
+from PySide6.QtWidgets import QApplication, QComboBox, QMessageBox, QPushButton, QWidget
 from pytestqt.qtbot import QtBot
 
+from draftlight.engine.decoding import Mode
 from draftlight.errors import UserError
 from draftlight.history.records import Status
-from draftlight.settings import ColorScheme, Highlight, Settings
+from draftlight.settings import SHOWN_LENGTH, ColorScheme, DraftLength, Highlight, PairSettings, Settings
 from gui.opened import Opened
 from gui.scripted import PAIR, StoryDecoder
 
@@ -134,6 +136,41 @@ def test_the_last_chat_and_the_choices_are_there_again(
     again = opening(last_conversation=kept.last_conversation)
     again.window.start(None)
     qtbot.waitUntil(lambda: "Paris" in again.window.transcript.toPlainText())
+
+
+def test_the_starter_pair_shows_drafts_and_any_other_pair_is_left_to_auto(
+    qtbot: QtBot, ready: Callable[..., Opened]
+) -> None:
+    opened = ready()
+    shown: DraftLength = opened.window.picker.draft_length
+    assert shown == SHOWN_LENGTH
+    with qtbot.waitSignal(opened.window.loader.ended):
+        opened.window.load(PairSettings(Path("/models/other.gguf"), ngram=True))
+    assert opened.window.picker.draft_length == "auto"
+    opened.send("What is the capital of France?")
+    opened.finish(qtbot)
+    (request,) = opened.decoder.requests
+    assert (request.draft_length, request.mode) == (None, None)
+    opened.window.close()
+    assert opened.saved[-1].draft_length is None, "nothing was chosen"
+
+
+def test_a_draft_length_that_was_chosen_stays_with_every_pair(qtbot: QtBot, ready: Callable[..., Opened]) -> None:
+    opened = ready(draft_length="auto", mode="exact")
+    assert opened.window.picker.draft_length == "auto"
+    lengths = next(
+        box for box in opened.window.picker.findChildren(QComboBox) if box.accessibleName() == "Draft length"
+    )
+    lengths.setCurrentIndex(lengths.findData(7))
+    lengths.activated.emit(lengths.currentIndex())
+    with qtbot.waitSignal(opened.window.loader.ended):
+        opened.window.load(PairSettings(Path("/models/other.gguf")))
+    opened.send("What is the capital of France?")
+    opened.finish(qtbot)
+    (request,) = opened.decoder.requests
+    assert (request.draft_length, request.mode) == (7, Mode.EXACT)
+    opened.window.close()
+    assert (opened.saved[-1].draft_length, opened.saved[-1].mode) == (7, Mode.EXACT)
 
 
 def test_settings_that_cannot_be_saved_are_told_and_closing_goes_on(

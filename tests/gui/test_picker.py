@@ -8,8 +8,9 @@ from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QCheckBox, QComboBox, QSpinBox
 from pytestqt.qtbot import QtBot
 
+from draftlight.engine.decoding import Mode
 from draftlight.library.scanner import list_models
-from draftlight.settings import Highlight, PairSettings, Settings
+from draftlight.settings import DraftLength, Highlight, PairSettings, Settings
 from draftlight.ui.jobs import JobThread
 from draftlight.ui.models.picker import ModelPicker
 from unit.library.conftest import TOKENS, gguf_bytes, metadata
@@ -112,7 +113,7 @@ def test_a_chosen_draft_is_reported_with_its_target(
 ) -> None:
     picker = build(folder)
     for word, expected in (
-        ("small", PairSettings(folder / "big.gguf", folder / "small.gguf")),
+        ("small", PairSettings(folder / "big.gguf", folder / "small.gguf", ngram=True)),
         ("N-gram,", PairSettings(folder / "big.gguf", ngram=True)),
     ):
         with qtbot.waitSignal(picker.pair_chosen) as chosen:
@@ -140,12 +141,17 @@ def test_the_settings_are_shown_and_choices_read_back(
     qtbot: QtBot, build: Callable[..., ModelPicker], folder: Path
 ) -> None:
     picker = build(folder, draft_length=5, highlight=Highlight.ACCEPTED)
-    assert picker.draft_length == 5
+    first: DraftLength = picker.draft_length
+    assert first == 5
     assert picker.highlight is Highlight.ACCEPTED
     assert picker.temperature == pytest.approx(0.8)
-    with qtbot.waitSignal(picker.options_changed):
+    assert picker.mode == "auto"
+    with qtbot.waitSignal(picker.draft_length_chosen):
         choose(combo(picker, "Draft length"), "Off")
     assert picker.draft_length == 0
+    with qtbot.waitSignal(picker.options_changed):
+        choose(combo(picker, "Mode"), "Exact")
+    assert picker.mode is Mode.EXACT
     with qtbot.waitSignal(picker.options_changed):
         picker.next_highlight()
     assert picker.highlight.value == "off"
@@ -163,10 +169,15 @@ def test_a_fixed_seed_is_used_again_and_a_fresh_one_is_none(build: Callable[...,
     assert picker.seed == 1234
 
 
-def test_automatic_draft_length_shows_the_default_until_it_exists(
-    build: Callable[..., ModelPicker], folder: Path
-) -> None:
-    assert build(folder, draft_length="auto").draft_length == 3
+def test_automatic_draft_length_is_offered_first_and_explained(build: Callable[..., ModelPicker], folder: Path) -> None:
+    picker = build(folder, draft_length="auto", mode="fast")
+    assert (picker.draft_length, picker.mode) == ("auto", Mode.FAST)
+    offered = items(combo(picker, "Draft length"))
+    assert next(iter(offered)) == "Auto"
+    assert "worth their time" in offered["Auto"][1]
+    assert all(
+        tip and tip != "None" for name in ("Draft length", "Mode") for _, tip in items(combo(picker, name)).values()
+    )
 
 
 def test_every_field_has_a_name_for_screen_readers(build: Callable[..., ModelPicker], folder: Path) -> None:

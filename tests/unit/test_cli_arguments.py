@@ -24,7 +24,8 @@ def test_every_option_of_generate_is_understood() -> None:
 
 def test_k_auto_leaves_the_draft_length_to_the_controller() -> None:
     assert parse(["generate", "Hi", "--k", "auto"]).draft_length is None
-    assert parse(["generate", "Hi"]).draft_length == 3
+    assert parse(["generate", "Hi"]).draft_length is None
+    assert parse(["generate", "Hi", "--k", "3"]).draft_length == 3
 
 
 def test_no_arguments_ask_for_the_window() -> None:

@@ -15,6 +15,7 @@ from draftlight.cli import arguments, commands
 from draftlight.cli.arguments import parse
 from draftlight.cli.parts import Parts
 from draftlight.engine.cancel import CancelToken
+from draftlight.engine.costs import PairFacts, StepCosts
 from draftlight.engine.decoding import GenerationRequest, Mode
 from draftlight.engine.events import (
     Event,
@@ -66,11 +67,15 @@ class ScriptedDecoder:
     """Says WORDS, one a round; `at_round` is called before each."""
 
     n_ctx = 512
-    exact_widths: frozenset[int] | None = None
 
     def __init__(self) -> None:
         self.requests: list[GenerationRequest] = []
         self.at_round: Callable[[int], None] = lambda _place: None
+        self.facts: PairFacts | None = None
+
+    @property
+    def exact_widths(self) -> frozenset[int] | None:
+        return None if self.facts is None else self.facts.exact_widths
 
     def mode_for(self, request: GenerationRequest) -> Mode:
         return request.mode or Mode.FAST
@@ -161,6 +166,7 @@ def test_every_option_reaches_the_engine(terminal: Terminal) -> None:
     assert pair.settings == PairSettings(
         target=Path("t.gguf"),
         draft=Path("d.gguf"),
+        ngram=True,
         n_ctx=400,
         n_threads=2,
         kv_type=KvType.F16,
@@ -170,7 +176,7 @@ def test_every_option_reaches_the_engine(terminal: Terminal) -> None:
 
 
 @pytest.mark.parametrize(
-    ("draft", "path", "ngram"), [("none", None, False), ("ngram", None, True), ("d.gguf", Path("d.gguf"), False)]
+    ("draft", "path", "ngram"), [("none", None, False), ("ngram", None, True), ("d.gguf", Path("d.gguf"), True)]
 )
 def test_a_draft_is_a_file_or_ngram_or_none(terminal: Terminal, draft: str, path: Path | None, *, ngram: bool) -> None:
     terminal.run("generate", "Hi", "--target", "t.gguf", "--draft", draft)
@@ -192,7 +198,7 @@ def test_the_last_line_of_json_holds_every_setting(terminal: Terminal) -> None:
     assert [line["event"] for line in lines] == ["loading", "prompt", *["round"] * 4, "finished"]
     told = lines[-1]["settings"]
     assert (told["target"], told["draft"], told["kv_type"], told["n_ctx"]) == ("t.gguf", "d.gguf", "auto", 512)
-    assert (told["seed"], told["draft_length"], told["mode"], told["max_new_tokens"]) == (5, 3, "fast", 512)
+    assert (told["seed"], told["draft_length"], told["mode"], told["max_new_tokens"]) == (5, None, "fast", 512)
     assert told["sampling"]["temperature"] == 0.8
     assert lines[-1]["notices"] == ["The draft model was left out."]
 
@@ -340,7 +346,7 @@ def test_exact_mode_says_once_that_its_widths_were_not_measured(terminal: Termin
 
 
 def test_exact_mode_with_measured_widths_names_them(terminal: Terminal) -> None:
-    terminal.decoder.exact_widths = frozenset({4, 1, 2})
+    terminal.decoder.facts = PairFacts(StepCosts((1,), (1,), ((0.01,),)), exact_widths=frozenset({4, 1, 2}))
     _, out, err = terminal.run("generate", "Hi", *PAIR, "--mode", "exact", "--json")
     assert "measured" not in err
     assert json.loads(out.splitlines()[-1])["settings"]["exact_widths"] == [1, 2, 4]

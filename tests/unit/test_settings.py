@@ -50,14 +50,15 @@ def test_no_file_means_the_defaults_without_a_word(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-def test_the_defaults_show_three_drafted_tokens_at_the_engines_own_sampling() -> None:
-    assert Settings().draft_length == 3
+def test_the_defaults_leave_draft_length_and_mode_to_the_engine_at_its_own_sampling() -> None:
+    assert Settings().draft_length is None
+    assert Settings().asked_mode is None
     assert Settings().sampling.params() == SamplingParams()
 
 
-def test_auto_is_the_engines_none() -> None:
-    assert Settings(draft_length="auto").fixed_draft_length is None
-    assert Settings(draft_length=0).fixed_draft_length == 0
+def test_the_mode_that_is_left_to_the_pair_is_the_engines_none() -> None:
+    assert Settings(mode="auto").asked_mode is None
+    assert Settings(mode=Mode.EXACT).asked_mode is Mode.EXACT
 
 
 def test_keys_of_another_version_stay_when_the_file_is_rewritten(tmp_path: Path) -> None:

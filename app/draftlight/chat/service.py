@@ -23,6 +23,7 @@ from draftlight.history.records import AnswerSettings, Message, Role, Status
 from draftlight.history.store import HistoryStore
 from draftlight.settings import NGRAM, NO_DRAFT, PairSettings
 
+AND_NGRAM = f" + {NGRAM}"
 _SAVE_SECONDS = 1.0
 _SEED_BITS = 31  # fits every spin box; a typed seed may be longer
 _LARGEST_SEED = 2**63 - 1
@@ -62,13 +63,13 @@ Loader: TypeAlias = Callable[[PairSettings, CancelToken], Iterator["ModelLoading
 
 @dataclass(frozen=True, slots=True)
 class GenerationOptions:
-    """The person's choices for one answer. `seed` None draws a fresh one; it is stored with the answer."""
+    """The person's choices for one answer, as GenerationRequest has them. `seed` None draws a fresh one."""
 
     sampling: SamplingParams = field(default_factory=SamplingParams)
-    draft_length: int | None = 3
+    draft_length: int | None = None
     seed: int | None = None
     max_new_tokens: int = 1024
-    mode: Mode = Mode.FAST
+    mode: Mode | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -333,13 +334,19 @@ def _seed(options: GenerationOptions) -> int:
     return options.seed
 
 
+def drafted_by(pair: PairSettings, draft_length: int | None) -> str:
+    """Return what may draft: a file's name, NGRAM, NO_DRAFT; under AUTO (None) a file's name and AND_NGRAM as well."""
+    if pair.draft is None:
+        return NGRAM if pair.ngram else NO_DRAFT
+    return f"{pair.draft.name}{AND_NGRAM}" if pair.ngram and draft_length is None else pair.draft.name
+
+
 def _made_with(pair: PairSettings, request: GenerationRequest, mode: Mode) -> AnswerSettings:
     """What the answer's row remembers, so that it can be made again."""
-    drafts_without_model = NGRAM if pair.ngram else NO_DRAFT
     return AnswerSettings(
         seed=request.seed,
         target=pair.target.name,
-        draft=drafts_without_model if pair.draft is None else pair.draft.name,
+        draft=drafted_by(pair, request.draft_length),
         draft_length=request.draft_length,
         temperature=request.sampling.temperature,
         mode=mode,

@@ -29,11 +29,11 @@ class Arguments(argparse.Namespace):
     prompt: str = ""
     raw: bool = False
     system: str = ""
-    draft_length: int | None = 3
+    draft_length: int | None = None
     temperature: float = 0.8
     seed: int | None = None
     max_tokens: int = 512
-    mode: str = "fast"
+    mode: str = "auto"
     top_k: int = 40
     top_p: float = 0.95
     min_p: float = 0.05
@@ -124,7 +124,9 @@ def _add_json(parser: argparse.ArgumentParser, meaning: str) -> None:
 def _add_pair(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("models (the starter pair where neither is named)")
     group.add_argument("--target", type=Path, metavar="FILE", help="GGUF file of the target model")
-    group.add_argument("--draft", metavar="FILE|ngram|none", help="GGUF file of the draft model, ngram or none")
+    group.add_argument(
+        "--draft", metavar="FILE|ngram|none", help="GGUF file of a draft model, which n-grams help; or ngram, none"
+    )
     group.add_argument("--ctx", type=_number(int, 0), default=0, metavar="N", help="context length; 0: the model's own")
     group.add_argument("--threads", type=_number(int, 0), default=0, metavar="N", help="0: as many as measure best")
     group.add_argument(
@@ -138,17 +140,30 @@ def _add_pair(parser: argparse.ArgumentParser) -> None:
 def _add_answer(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("the answer")
     group.add_argument(
-        "--k", dest="draft_length", type=draft_length, default=3, metavar="N|auto", help="draft length K, 0 to 16"
+        "--k",
+        dest="draft_length",
+        type=draft_length,
+        metavar="N|auto",
+        help="draft length K, 0 to 16; auto, the default: as long as it pays",
     )
     group.add_argument("--temperature", type=temperature, default=0.8, metavar="T", help="0 is greedy")
     group.add_argument("--seed", type=seed, metavar="S", help="a fresh one where it is left out")
     group.add_argument("--max-tokens", type=_number(int, 1), default=512, metavar="N", help="longest answer")
-    group.add_argument("--mode", choices=("exact", "fast"), default="fast", help="exact: only widths measured as exact")
+    _add_mode(group)
     group.add_argument("--top-k", type=_number(int, 0), default=40, metavar="N", help="0: off")
     group.add_argument("--top-p", type=_number(float, 0, 1), default=0.95, metavar="P", help="1: off")
     group.add_argument("--min-p", type=_number(float, 0, 1), default=0.05, metavar="P", help="0: off")
     group.add_argument("--repeat-penalty", type=_number(float, 0.1, 5), default=1.0, metavar="R", help="1: off")
     group.add_argument("--system", default="", metavar="TEXT", help="system prompt")
+
+
+def _add_mode(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "--mode",
+        choices=("exact", "fast", "auto"),
+        default="auto",
+        help="exact: plain decoding's text, bit for bit; fast: up to near-ties; auto: what the pair does best",
+    )
 
 
 def _add_bench(parser: argparse.ArgumentParser) -> None:
@@ -174,7 +189,7 @@ def _add_bench(parser: argparse.ArgumentParser) -> None:
         metavar="A,B",
         help="plain, auto, model and ngram (auto with one source), k1 to k16 (draft model), ngram1 to ngram16",
     )
-    compared.add_argument("--mode", choices=("exact", "fast", "auto"), default="auto", help="auto: the pair's own best")
+    _add_mode(compared)
     compared.add_argument(
         "--peer",
         dest="peers",

@@ -69,7 +69,7 @@ def _with_ngrams(arguments: Arguments, arms: Sequence[Arm]) -> PairSettings:
     """The pair that was named, with the text's own repetitions to draft from where an arm may use them."""
     settings = pair_settings(arguments)
     wanted = any(arm.drafts and (arm.sources is None or DraftSource.NGRAM in arm.sources) for arm in arms)
-    return replace(settings, ngram=settings.ngram or wanted)
+    return replace(settings, ngram=wanted)
 
 
 def _load(settings: PairSettings, parts: Parts, cancel: CancelToken) -> LoadedPair:

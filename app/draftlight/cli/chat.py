@@ -20,13 +20,12 @@ from draftlight.chat.service import (
 from draftlight.chat.trace import load_events
 from draftlight.cli import arguments as command_line
 from draftlight.cli.arguments import Arguments
-from draftlight.cli.choices import pair_settings, sampling_params
+from draftlight.cli.choices import asked_mode, pair_settings, sampling_params
 from draftlight.cli.exactness import telling_of_exactness
 from draftlight.cli.interrupts import cancelled_by_ctrl_c
 from draftlight.cli.parts import Parts
 from draftlight.cli.rendering import renderer_for, say, say_step, summary, visible
 from draftlight.engine.cancel import CancelToken
-from draftlight.engine.decoding import Mode
 from draftlight.engine.events import Event, GenerationFinished, ModelLoading
 from draftlight.errors import UserError
 from draftlight.history.records import Message, Role, Status
@@ -75,7 +74,7 @@ class TerminalChat:
             draft_length=arguments.draft_length,
             seed=arguments.seed,
             max_new_tokens=arguments.max_tokens,
-            mode=Mode(arguments.mode),
+            mode=asked_mode(arguments),
         )
         self._commands: dict[str, tuple[Callable[[str], None], str, str]] = {
             "help": (self._help, "", "this list"),

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from draftlight import paths
 from draftlight.cli.arguments import Arguments
+from draftlight.engine.decoding import Mode
 from draftlight.engine.sampling import SamplingParams
 from draftlight.errors import UserError
 from draftlight.settings import NGRAM, NO_DRAFT, KvType, PairSettings
@@ -13,7 +14,8 @@ from draftlight.settings import NGRAM, NO_DRAFT, KvType, PairSettings
 def pair_settings(arguments: Arguments) -> PairSettings:
     """Return the pair that was named; the starter pair where nothing was. Raises UserError where that is missing.
 
-    A target alone runs plain; a draft alone drafts for the starter target.
+    A target alone runs plain; a draft alone drafts for the starter target. Beside a draft model n-grams are loaded too,
+    for AUTO to choose from.
     """
     draft: Path | None = None
     if arguments.draft is not None and arguments.draft not in {NGRAM, NO_DRAFT}:
@@ -23,7 +25,7 @@ def pair_settings(arguments: Arguments) -> PairSettings:
     return PairSettings(
         target=arguments.target if arguments.target is not None else starter_target(),
         draft=draft,
-        ngram=arguments.draft == NGRAM,
+        ngram=draft is not None or arguments.draft == NGRAM,
         n_ctx=arguments.ctx,
         n_threads=arguments.threads,
         kv_type=KvType(arguments.kv),
@@ -40,6 +42,11 @@ def starter_target() -> Path:
             "Start Draftlight once with a network to fetch it, or name a model with --target FILE.",
         )
     return path
+
+
+def asked_mode(arguments: Arguments) -> Mode | None:
+    """Return the mode as the engine takes it: None for the pair's own best."""
+    return None if arguments.mode == "auto" else Mode(arguments.mode)
 
 
 def sampling_params(arguments: Arguments) -> SamplingParams:

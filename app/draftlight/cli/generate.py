@@ -7,14 +7,14 @@ from typing import TextIO
 from draftlight.chat.prompt import ChatMessage, NotAChatModel, build_prompt
 from draftlight.chat.service import LoadedPair
 from draftlight.cli.arguments import Arguments
-from draftlight.cli.choices import pair_settings, sampling_params, seed_or_fresh
+from draftlight.cli.choices import asked_mode, pair_settings, sampling_params, seed_or_fresh
 from draftlight.cli.exactness import telling_of_exactness
 from draftlight.cli.interrupts import cancelled_by_ctrl_c
 from draftlight.cli.json_lines import plain_value, write_line
 from draftlight.cli.parts import Parts
 from draftlight.cli.rendering import renderer_for, say, say_step, summary
 from draftlight.engine.cancel import CancelToken
-from draftlight.engine.decoding import GenerationRequest, Mode
+from draftlight.engine.decoding import GenerationRequest
 from draftlight.engine.events import Event, GenerationFinished, ModelLoading, StopReason
 from draftlight.errors import UserError
 
@@ -84,7 +84,7 @@ def _request(arguments: Arguments, pair: LoadedPair, text: str) -> GenerationReq
         draft_length=arguments.draft_length,
         max_new_tokens=arguments.max_tokens,
         stop=tuple(arguments.stop),
-        mode=Mode(arguments.mode),
+        mode=asked_mode(arguments),
     )
 
 
@@ -94,6 +94,7 @@ def _show_json(events: Iterator[Event], request: GenerationRequest, pair: Loaded
         if isinstance(event, GenerationFinished):
             settings = {**plain_value(pair.settings), **plain_value(request), "n_ctx": pair.decoder.n_ctx}
             exact_widths = pair.decoder.exact_widths
+            settings["mode"] = pair.decoder.mode_for(request)
             settings["exact_widths"] = None if exact_widths is None else sorted(exact_widths)
             write_line(sys.stdout, event, settings=settings, notices=pair.notices)
             return event

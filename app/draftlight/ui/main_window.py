@@ -10,7 +10,6 @@ from PySide6.QtWidgets import (
     QFileDialog,
     QMainWindow,
     QMenu,
-    QMessageBox,
     QSplitter,
     QStackedWidget,
     QVBoxLayout,
@@ -21,7 +20,15 @@ from draftlight.chat.service import ChatService, GenerationOptions
 from draftlight.errors import UserError
 from draftlight.history.store import HistoryStore
 from draftlight.paths import models_dirs
-from draftlight.settings import ColorScheme, Highlight, PairSettings, Palette, Settings
+from draftlight.settings import (
+    SHOWN_LENGTH,
+    ColorScheme,
+    DraftLength,
+    Highlight,
+    PairSettings,
+    Palette,
+    Settings,
+)
 from draftlight.ui.chat.composer import Composer
 from draftlight.ui.chat.controller import ChatController, ChatWidgets
 from draftlight.ui.chat.conversation_list import ConversationList
@@ -33,29 +40,11 @@ from draftlight.ui.jobs import JobThread
 from draftlight.ui.models.listing import ListModels
 from draftlight.ui.models.loading import LoadingBar, PairInForce, PairLoader
 from draftlight.ui.models.picker import ModelPicker
+from draftlight.ui.shortcuts import show_shortcuts
 from draftlight.ui.theme import PALETTE_NAMES, SCHEME_NAMES, Legend, Theme
 
 _SAVE_AFTER_MS = 1500
 _NO_MODEL = "No model is loaded"
-_SHORTCUTS = """Enter\tsend
-Shift+Enter\tnew line
-Esc\tstop the answer
-Ctrl+N\tnew chat
-Ctrl+R\tanswer the last question again
-Ctrl+L\tgo to the message field
-Ctrl+K\tsearch chats
-Ctrl+B\tshow or hide the chats
-Ctrl+G\tnext highlight mode
-Ctrl+Shift+M\tchoose the target
-Ctrl+O\topen a model file
-Ctrl+Shift+L\tload the models again
-Ctrl+Shift+C\tcopy the last answer
-Ctrl+Q\tquit
-Left, Right\tin the text: from token to token
-Enter\tin the text: tell about the token
-F2\trename the chat
-Ctrl+Shift+Backspace\tdelete the chat
-Ctrl+/\tthis list"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +130,8 @@ class MainWindow(QMainWindow):
         self._wanted = pair
         self.controller.set_pair(None)
         self.picker.show_pair(pair)
+        if self._settings.draft_length is None:
+            self.picker.show_draft_length(self._fitting_length(pair))
         self.welcome.show_examples()
         self.loader.load(pair)
 
@@ -181,13 +172,20 @@ class MainWindow(QMainWindow):
 
     def _options(self) -> GenerationOptions:
         sampling = replace(self._settings.sampling.params(), temperature=self.picker.temperature)
+        length = self.picker.draft_length
         return GenerationOptions(
             sampling=sampling,
-            draft_length=self.picker.draft_length,
+            draft_length=None if length == "auto" else length,
             seed=self.picker.seed,
             max_new_tokens=self._settings.max_new_tokens,
-            mode=self._settings.mode,
+            mode=self._settings.asked_mode,
         )
+
+    def _fitting_length(self, pair: PairSettings) -> DraftLength:
+        """Return the draft length to begin with where none was ever chosen."""
+        starter = self._parts.default_pair
+        is_starter = starter is not None and (pair.target, pair.draft) == (starter.target, starter.draft)
+        return SHOWN_LENGTH if is_starter else "auto"
 
     def _arrange(self) -> None:
         self._pages.addWidget(self.welcome)
@@ -217,6 +215,7 @@ class MainWindow(QMainWindow):
     def _connect(self) -> None:
         self.picker.pair_chosen.connect(self.load)
         self.picker.options_changed.connect(self._take_options)
+        self.picker.draft_length_chosen.connect(self._take_draft_length)
         self.picker.failed.connect(self.tell_failure)
         self.picker.models_found.connect(self._choose_page)
         self.loader.step.connect(self.loading.show_step)
@@ -318,10 +317,15 @@ class MainWindow(QMainWindow):
     def _take_options(self) -> None:
         sampling = self._settings.sampling.model_copy(update={"temperature": self.picker.temperature})
         self._settings = self._settings.changed(
-            sampling=sampling, draft_length=self.picker.draft_length, highlight=self.picker.highlight
+            sampling=sampling, mode=self.picker.mode, highlight=self.picker.highlight
         )
         self.transcript.set_highlight(self.picker.highlight)
         self.legend.setVisible(self.picker.highlight is not Highlight.OFF)
+        self._saving.start()
+
+    @Slot()
+    def _take_draft_length(self) -> None:
+        self._settings = self._settings.changed(draft_length=self.picker.draft_length)
         self._saving.start()
 
     @Slot()
@@ -360,16 +364,7 @@ class MainWindow(QMainWindow):
 
     @Slot()
     def _show_shortcuts(self) -> None:
-        rows = "".join(
-            f"<tr><td style='padding: 3px 22px 3px 0'><b>{keys}</b></td><td style='padding: 3px 0'>{what}</td></tr>"
-            for keys, what in (line.split("\t") for line in _SHORTCUTS.splitlines())
-        )
-        box = QMessageBox(self)
-        box.setWindowTitle("Shortcuts")
-        box.setTextFormat(Qt.TextFormat.RichText)
-        box.setText(f"<table>{rows}</table>")
-        box.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        box.open()
+        show_shortcuts(self)
 
 
 def _add(menu: QMenu, text: str, keys: str, slot: Callable[..., object]) -> QAction:

@@ -12,9 +12,11 @@ from draftlight.chat.service import (
     MessageSaved,
     PairReady,
     TurnsDropped,
+    drafted_by,
 )
 from draftlight.chat.trace import Trace, load_stats
 from draftlight.engine.cancel import CancelToken
+from draftlight.engine.costs import PairFacts, StepCosts
 from draftlight.engine.decoding import Mode
 from draftlight.engine.events import (
     GenerationFinished,
@@ -88,15 +90,33 @@ def test_what_an_answer_was_made_with_is_stored(chat: Chat) -> None:
 
 
 @pytest.mark.parametrize(
-    ("pair", "name"), [(PairSettings(Path("t"), ngram=True), "ngram"), (PairSettings(Path("t")), "none")]
+    ("pair", "name"),
+    [
+        (PairSettings(Path("t"), ngram=True), "ngram"),
+        (PairSettings(Path("t")), "none"),
+        (PairSettings(Path("t"), Path("d.gguf"), ngram=True), "d.gguf + ngram"),
+    ],
 )
-def test_an_answer_without_a_draft_model_says_what_drafted(chat: Chat, pair: PairSettings, name: str) -> None:
+def test_an_answer_says_what_may_have_drafted_it(chat: Chat, pair: PairSettings, name: str) -> None:
     chat.pairs = [Pair(ScriptedDecoder(answer("So.")), settings=pair)]
     list(chat.service.load(pair, CancelToken()))
     list(chat.send())
     made_with = chat.last().settings
     assert made_with is not None
     assert made_with.draft == name
+
+
+def test_at_a_fixed_length_n_grams_do_not_draft_beside_a_model() -> None:
+    assert drafted_by(PairSettings(Path("t"), Path("d.gguf"), ngram=True), 3) == "d.gguf"
+
+
+def test_the_mode_that_was_left_to_the_pair_is_stored_as_the_one_it_took(chat: Chat) -> None:
+    decoder = chat.script(*answer("So."))
+    decoder.facts = PairFacts(StepCosts((1,), (1,), ((0.01,),)), exact_widths=frozenset({1, 2, 3, 4}))
+    list(chat.send(options=GenerationOptions()))
+    assert decoder.requests[0].mode is None
+    assert chat.last().settings is not None
+    assert chat.last().settings.mode == "exact"  # type: ignore[union-attr]  # as asserted
 
 
 def test_a_seed_that_is_not_given_is_fresh_and_fits_a_spin_box(chat: Chat) -> None:

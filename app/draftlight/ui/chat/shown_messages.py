@@ -4,6 +4,7 @@ import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from draftlight.chat.service import AND_NGRAM, drafted_by
 from draftlight.chat.trace import Trace
 from draftlight.engine.cancel import CancelToken
 from draftlight.engine.events import StopReason
@@ -62,8 +63,7 @@ def question(text: str, message_id: int | None = None) -> ShownMessage:
 
 def coming_answer(pair: PairSettings, draft_length: int | None, temperature: float) -> ShownMessage:
     """Return an answer that has not begun."""
-    draft = pair.draft.name if pair.draft is not None else (NGRAM if pair.ngram else NO_DRAFT)
-    heading = _heading(pair.target.name, draft, draft_length)
+    heading = _heading(pair.target.name, drafted_by(pair, draft_length), draft_length)
     return ShownMessage(heading, trace=Trace(), greedy=temperature == 0)
 
 
@@ -109,7 +109,9 @@ def _heading(target: str, draft: str, draft_length: int | None) -> str:
     name = target.removesuffix(".gguf")
     if draft == NO_DRAFT or draft_length == 0:
         return f"{name}, plain decoding"
-    proposer = "n-grams" if draft == NGRAM else draft.removesuffix(".gguf")
+    with_ngrams = draft.endswith(AND_NGRAM)
+    model = draft.removesuffix(AND_NGRAM).removesuffix(".gguf")
+    proposer = "n-grams" if draft == NGRAM else f"{model} and n-grams" if with_ngrams else model
     length = "K automatic" if draft_length is None else f"K = {draft_length}"
     return f"{name}, drafted by {proposer}, {length}"
 

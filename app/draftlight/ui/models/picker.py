@@ -1,4 +1,4 @@
-"""The bar above the chat: target, draft, draft length, temperature, seed, highlight. Files are looked at in a job."""
+"""The bar above the chat: which models, how they draft, how tokens are drawn. Files are looked at in a job."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -20,8 +20,18 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from draftlight.engine.decoding import Mode
 from draftlight.library.scanner import ModelFile
-from draftlight.settings import MAX_DRAFT_LENGTH, NGRAM, NO_DRAFT, Highlight, PairSettings, Settings
+from draftlight.settings import (
+    MAX_DRAFT_LENGTH,
+    NGRAM,
+    NO_DRAFT,
+    AskedMode,
+    DraftLength,
+    Highlight,
+    PairSettings,
+    Settings,
+)
 from draftlight.ui.jobs import Job, JobThread, Work
 from draftlight.ui.models.listing import DraftsChecked, ListModels, ModelsFound, check_drafts, find_models
 
@@ -30,9 +40,20 @@ HIGHLIGHT_NAMES = {
     Highlight.ACCEPTED: "Accepted only",
     Highlight.OFF: "Off",
 }
+_AUTO_LENGTH = (
+    "Each round drafts as many tokens as are worth their time by the costs measured on this computer, none included; "
+    "the draft model and n-grams take turns"
+)
+_FIXED_LENGTH = "Always this many tokens, to watch: from the draft model where there is one, else from n-grams"
+_MODES: dict[AskedMode, tuple[str, str]] = {
+    "auto": ("Auto", "Exact where enough verify widths are exact on this computer, else fast"),
+    Mode.EXACT: ("Exact", "Only verifies whose figures have the same bits as plain decoding: the same text, always"),
+    Mode.FAST: ("Fast", "Any verify: the same text up to near-ties, which are counted below each answer"),
+}
 _VALUE = Qt.ItemDataRole.UserRole
 _LARGEST_SPIN = 2**31 - 1
 _POPUP_WIDTH = 560
+_WITH_NGRAMS = "Under Auto it drafts together with n-grams, at a fixed length alone."
 _FIELD_HEIGHT = 28
 _LONGEST_REASON = 64  # characters in the list; the tool tip has all of it
 
@@ -42,6 +63,7 @@ class ModelPicker(QFrame):
 
     pair_chosen = Signal(object)  # PairSettings
     options_changed = Signal()
+    draft_length_chosen = Signal()
     models_found = Signal()
     failed = Signal(object)  # the exception that ended the look at the files
 
@@ -62,6 +84,7 @@ class ModelPicker(QFrame):
         self._targets = _combo("Target", "The target model: its answer is what you get, whatever drafts for it")
         self._drafts = _combo("Draft", "Who proposes tokens for the target to verify")
         self._length = _combo("Draft length", "How many tokens are drafted in each round: K")
+        self._mode = _combo("Mode", "How strictly the text must equal plain decoding's")
         self._temperature = QDoubleSpinBox(self)
         self._seed = QSpinBox(self)
         self._fresh = QCheckBox("new each time", self)
@@ -70,16 +93,24 @@ class ModelPicker(QFrame):
         self._arrange()
         self._targets.activated.connect(self._choose)
         self._drafts.activated.connect(self._choose)
-        self._length.activated.connect(self.options_changed)
+        self._length.activated.connect(self.draft_length_chosen)
+        self._mode.activated.connect(self.options_changed)
         self._highlight.activated.connect(self.options_changed)
         self._temperature.valueChanged.connect(self.options_changed)
         self._seed.valueChanged.connect(self.options_changed)
         self._fresh.toggled.connect(self._take_fresh)
 
     @property
-    def draft_length(self) -> int:
-        """K; 0 drafts nothing."""
-        return int(self._length.currentData(_VALUE))
+    def draft_length(self) -> DraftLength:
+        """K, 0 drafts nothing; or "auto"."""
+        length: DraftLength = self._length.currentData(_VALUE)
+        return length
+
+    @property
+    def mode(self) -> AskedMode:
+        """How strictly the text must equal plain decoding's."""
+        mode = str(self._mode.currentData(_VALUE))
+        return "auto" if mode == "auto" else Mode(mode)
 
     @property
     def temperature(self) -> float:
@@ -121,6 +152,10 @@ class ModelPicker(QFrame):
         if changed:
             self._check()
 
+    def show_draft_length(self, length: DraftLength) -> None:
+        """Show a draft length, without choosing it."""
+        self._length.setCurrentIndex(self._length.findData(length))
+
     @Slot()
     def let_choose_again(self) -> None:
         """Take the choice of what is shown for a new one: it is not loaded, or no longer sound."""
@@ -138,13 +173,16 @@ class ModelPicker(QFrame):
         self._targets.showPopup()
 
     def _fill_fixed(self, settings: Settings) -> None:
-        self._length.addItem("Off", 0)
+        _add_choice(self._length, "Auto", "auto", _AUTO_LENGTH)
+        _add_choice(self._length, "Off", 0, "Nothing is drafted: plain decoding")
         for length in range(1, MAX_DRAFT_LENGTH + 1):
-            self._length.addItem(f"Show {length}", length)
-        shown = settings.draft_length if isinstance(settings.draft_length, int) else Settings().draft_length
-        self._length.setCurrentIndex(self._length.findData(shown))
-        for mode, name in HIGHLIGHT_NAMES.items():
-            self._highlight.addItem(name, mode)
+            _add_choice(self._length, f"Show {length}", length, _FIXED_LENGTH)
+        self.show_draft_length("auto" if settings.draft_length is None else settings.draft_length)
+        for mode, (name, meaning) in _MODES.items():
+            _add_choice(self._mode, name, mode, meaning)
+        self._mode.setCurrentIndex(list(_MODES).index(settings.mode))
+        for highlight, label in HIGHLIGHT_NAMES.items():
+            self._highlight.addItem(label, highlight)
         self._highlight.setCurrentIndex(self._highlight.findData(settings.highlight))
         self._temperature.setRange(0.0, 5.0)
         self._temperature.setSingleStep(0.1)
@@ -170,6 +208,7 @@ class ModelPicker(QFrame):
             ("&Target", self._targets, self._targets, 3),
             ("&Draft", self._drafts, self._drafts, 3),
             ("Draft &length", self._length, self._length, 0),
+            ("M&ode", self._mode, self._mode, 0),
             ("Te&mperature", self._temperature, self._temperature, 0),
             ("&Seed", seed, self._seed, 0),
             ("&Highlight", self._highlight, self._highlight, 0),
@@ -220,7 +259,7 @@ class ModelPicker(QFrame):
             verdict = checked.verdicts.get(model.path) if checked is not None else None
             reason = impossible or " ".join(verdict.reasons if verdict is not None else ())
             usable = not reason and verdict is not None and verdict.ok
-            tip = reason or " ".join((*(verdict.warnings if verdict else ()), str(model.path)))
+            tip = reason or " ".join((*(verdict.warnings if verdict else ()), _WITH_NGRAMS, str(model.path)))
             text = f"{_name(model.path)}   {_size(model.size)}"
             items.append(_item(text, str(model.path), tip, reason=reason, enabled=usable))
         draft = self._pair.draft if self._pair is not None else None
@@ -268,7 +307,7 @@ class ModelPicker(QFrame):
             return
         file = None if draft in (NGRAM, NO_DRAFT) else Path(draft)
         base = self._asked or PairSettings(Path(target))
-        pair = replace(base, target=Path(target), draft=file, ngram=draft == NGRAM)
+        pair = replace(base, target=Path(target), draft=file, ngram=draft != NO_DRAFT)
         if self._same_again or self._pair is None or _models_of(pair) != _models_of(self._pair):
             self.pair_chosen.emit(pair)
 
@@ -287,6 +326,12 @@ def _combo(name: str, meaning: str) -> QComboBox:
     combo.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon)
     combo.setMinimumContentsLength(9)
     return combo
+
+
+def _add_choice(combo: QComboBox, text: str, value: DraftLength | AskedMode, meaning: str) -> None:
+    combo.addItem(text, value)
+    combo.setItemData(combo.count() - 1, meaning, Qt.ItemDataRole.ToolTipRole)
+    combo.setItemData(combo.count() - 1, meaning, Qt.ItemDataRole.AccessibleDescriptionRole)
 
 
 def _item(text: str, value: str, tip: str, *, reason: str = "", enabled: bool = True) -> QStandardItem:
