@@ -66,10 +66,11 @@ class ChatMessage:
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """What the model is fed. `n_dropped_turns` oldest turns (a question and its answer each) did not fit."""
+    """What the model is fed. `n_dropped_turns` oldest turns (a question and its answer each) did not fit: `dropped`."""
 
     tokens: tuple[int, ...]
     n_dropped_turns: int
+    dropped: tuple[ChatMessage, ...] = ()
 
 
 class NotAChatModel(UserError):
@@ -129,7 +130,7 @@ def build_prompt(vocabulary: ChatVocabulary, messages: Sequence[ChatMessage], n_
             tokens, enough = tried, middle
         else:
             too_few = middle
-    return Prompt(tokens, enough)
+    return Prompt(tokens, enough, tuple(rest[: starts[enough]]))
 
 
 class _PromptWriter:

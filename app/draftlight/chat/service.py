@@ -25,6 +25,8 @@ from draftlight.settings import NGRAM, NO_DRAFT, PairSettings
 
 AND_NGRAM = f" + {NGRAM}"
 _SAVE_SECONDS = 1.0
+_EARLIER_TOKENS = 4096  # of texts to draft from beside the prompt: a hundredth of a second to index
+_LONGEST_TOKEN = 16  # characters; few are longer, and encoding a megabyte for the first of them would take a second
 _SEED_BITS = 31  # fits every spin box; a typed seed may be longer
 _LARGEST_SEED = 2**63 - 1
 
@@ -179,6 +181,7 @@ class ChatService:
         prompt = _prompt(vocabulary, system_prompt, store.path_to(question.id), decoder.n_ctx, reserve)
         if prompt.n_dropped_turns:
             yield TurnsDropped(prompt.n_dropped_turns)
+        unread = [*(turn.text for turn in prompt.dropped), *(answer.text for answer in store.answers_to(question.id))]
         request = GenerationRequest(
             prompt=tuple(prompt.tokens),
             sampling=options.sampling,
@@ -186,6 +189,7 @@ class ChatService:
             draft_length=options.draft_length,
             max_new_tokens=options.max_new_tokens,
             mode=options.mode,
+            earlier=_earlier(vocabulary, unread),
         )
         answer = store.add_message(
             question.conversation_id,
@@ -305,11 +309,26 @@ def _prompt(
             for message, following in zip(said, [*said[1:], None], strict=True)
             if following is None or following.role != message.role
         ]
-        n_left_out = len(said) - len(answered)
-        if not n_left_out:
+        left_out = [message for message in said if message not in answered]
+        if not left_out:
             raise
     prompt = build_prompt(vocabulary, _turns(system_prompt, answered), n_ctx, reserve)
-    return replace(prompt, n_dropped_turns=prompt.n_dropped_turns + n_left_out)
+    n_dropped = prompt.n_dropped_turns + len(left_out)
+    return replace(prompt, n_dropped_turns=n_dropped, dropped=(*_turns("", left_out), *prompt.dropped))
+
+
+def _earlier(vocabulary: ChatVocabulary, texts: Sequence[str]) -> tuple[tuple[int, ...], ...]:
+    """Return this conversation's texts that the prompt lacks, oldest first, to draft from; too long, the newest."""
+    kept: list[tuple[int, ...]] = []
+    room = _EARLIER_TOKENS
+    for text in reversed(texts):
+        tokens = tuple(vocabulary.encode(text[: room * _LONGEST_TOKEN])[:room])
+        if tokens:
+            kept.append(tokens)
+            room -= len(tokens)
+        if not room:
+            break
+    return tuple(reversed(kept))
 
 
 def _turns(system_prompt: str, messages: Sequence[Message]) -> list[ChatMessage]:

@@ -130,6 +130,11 @@ class HistoryStore:
         """One message."""
         return message_of(self._one("SELECT * FROM messages WHERE id = ?", message_id))
 
+    def answers_to(self, message_id: int) -> tuple[Message, ...]:
+        """The answers to a message, of every branch, oldest first."""
+        rows = self._rows("SELECT * FROM messages WHERE parent_id = ? AND role = 'assistant' ORDER BY id", message_id)
+        return tuple(map(message_of, rows))
+
     def add_message(
         self,
         conversation_id: int,

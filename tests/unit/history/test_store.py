@@ -128,6 +128,18 @@ def test_a_second_answer_is_a_branch_and_the_newest_one_is_shown(store: HistoryS
     assert store.path_to(follow_up.id) == (question, old, follow_up), "the old branch stays"
 
 
+def test_all_answers_to_a_question_are_found_and_nothing_else(store: HistoryStore) -> None:
+    conversation = store.create_conversation()
+    question = ask(store, conversation.id)
+    first, second = (
+        store.add_message(conversation.id, Role.ASSISTANT, text, parent_id=question.id) for text in ("So.", "Or so.")
+    )
+    store.add_message(conversation.id, Role.USER, "And?", parent_id=question.id)
+    ask(store, store.create_conversation().id)
+    assert store.answers_to(question.id) == (first, second)
+    assert store.answers_to(second.id) == ()
+
+
 @pytest.mark.parametrize("text", ["a\ud800b", "\udfff", "\ud83d\ude00"], ids=["high", "low", "pair"])
 def test_lone_surrogates_are_replaced_rather_than_fatal(store: HistoryStore, text: str) -> None:
     conversation = store.create_conversation(text).id
