@@ -5,6 +5,7 @@ first fork must be a near-tie, and both scores are shown. The same text at three
 Temperature 0 uses no noise, so one seed says all there.
 """
 
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,6 +38,9 @@ PROMPTS = (
 ARMS = (1, 3, 7, "ngram")
 N_CTX = 1024
 N_TOKENS = 48
+# tests/device sets these, for both models.
+N_GPU_LAYERS = int(os.environ.get("DRAFTLIGHT_TEST_GPU_LAYERS", "0"))
+N_THREADS = int(os.environ.get("DRAFTLIGHT_TEST_THREADS", "0"))
 MAX_WIDTH = 8
 NEAR_TIE = 1.0  # score units; the largest difference seen between two widths on any quantised model
 
@@ -61,7 +65,7 @@ class Pair:
 
 
 def loaded(name: str, target: Path, draft: Path) -> Iterator[Pair]:
-    options = ModelOptions(n_ctx=N_CTX)
+    options = ModelOptions(n_ctx=N_CTX, n_threads=N_THREADS, n_gpu_layers=N_GPU_LAYERS)
     with LlamaModel(target, options) as big, LlamaModel(draft, options) as small:
         yield Pair(name, big, Context(big), small, Context(small))
 
