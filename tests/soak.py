@@ -32,7 +32,7 @@ from draftlight.llama import loader
 from draftlight.settings import PairSettings
 
 MODELS = Path(__file__).resolve().parents[1] / "models"
-WORDS = [
+WORDS = (
     "river",
     "lamp",
     "seven",
@@ -42,13 +42,10 @@ WORDS = [
     "budget",
     "orange",
     "tuple",
-    "winter",
     "because",
     "never",
     "list",
-    "explain",
-    "rewrite",
-]
+)
 SWITCH, REGENERATE, NEW_CHAT, CANCEL, CHECK = 0.04, 0.2, 0.15, 0.25, 0.2  # chances
 GROWTH_MB = 60.0  # allowed after the first quarter: allocators keep some
 

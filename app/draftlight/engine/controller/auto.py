@@ -17,6 +17,7 @@ from draftlight.engine.drafting.base import Drafted, Offer
 from draftlight.engine.events import DraftSource, Reasoning, RoundVerified, TokenFate
 
 _LEAST_GAIN = 0.03  # tokens a draft must promise before it is begun
+_UNLIKELY = 0.2  # chance that the whole draft is accepted, below which no further row can be worth its price
 _NEAR = 8  # tokens behind, up to which catching up is charged to the round that does it
 _HORIZON = 128  # tokens over which a longer way to catch up has to pay
 _REVIEW_LAG = 24  # tokens behind, from which a review can teach something
@@ -32,6 +33,9 @@ class AutoLength:
         self._prices = experience.prices
         self._acceptance = experience.acceptance(greedy=greedy)
         self._outlook = Outlook(0, 0, (0,))
+        self._lengths = frozenset({0})
+        self._verifies = [0.0]  # seconds by number of drafted tokens
+        self._plain_seconds = 0.0
         self._proposals: list[Drafted] = []
         self._chances: list[float] = []
         self._expected = [1.0]  # E by number of drafted tokens
@@ -45,6 +49,9 @@ class AutoLength:
     def begin_round(self, outlook: Outlook) -> None:
         """Start a round."""
         self._outlook = outlook
+        self._lengths = frozenset(outlook.lengths)
+        self._verifies = [self._prices.verify(k, outlook.n_tokens) for k in range(outlook.lengths[-1] + 1)]
+        self._plain_seconds = self._verifies[0]
         self._proposals.clear()
         self._chances.clear()
         self._expected = [1.0]
@@ -97,7 +104,7 @@ class AutoLength:
         n = len(self._proposals)
         best = max((k for k in self._outlook.lengths if k <= n), key=lambda k: self._value(k, 0.0))
         plain = self._plain_seconds
-        cost = (self._draft_seconds + self._verify(best)) / plain
+        cost = (self._draft_seconds + self._verifies[best]) / plain
         self.reasoning = Reasoning(
             acceptance=tuple(round(chance, 4) for chance in self._chances),
             expected=round(self._expected[best], 4),
@@ -120,29 +127,25 @@ class AutoLength:
         """The chance that the whole draft so far is accepted."""
         return self._expected[-1] - self._expected[-2] if len(self._expected) > 1 else 1.0
 
-    @property
-    def _plain_seconds(self) -> float:
-        return self._verify(0)
-
-    def _verify(self, k: int) -> float:
-        return self._prices.verify(k, self._outlook.n_tokens)
-
     def _value(self, k: int, more_seconds: float) -> float:
         """E - rho C of verifying the first k tokens; the time that drafting them took is gone either way."""
-        return self._expected[k] - self._rho * (self._verify(k) + more_seconds)
+        return self._expected[k] - self._rho * (self._verifies[k] + more_seconds)
 
     def _going_on(self, source: DraftSource, offer: Offer) -> float:
         """Return the best E - rho C that can be reached by drafting on from this source."""
         n, longest = len(self._proposals), self._outlook.lengths[-1]
         expected, survival = self._expected[-1], self._survival
         seconds, best = 0.0, float("-inf")
-        allowed = set(self._outlook.lengths)
         for k, (chance, cost) in zip(range(n + 1, longest + 1), self._ahead(source, offer), strict=False):
             survival *= chance
             expected += survival
             seconds += cost
-            if k in allowed:
-                best = max(best, expected - self._rho * (self._verify(k) + seconds))
+            if k in self._lengths:
+                value = expected - self._rho * (self._verifies[k] + seconds)
+                if value > best:
+                    best = value
+                elif survival < _UNLIKELY:
+                    break
         return best
 
     def _ahead(self, source: DraftSource, offer: Offer) -> Iterator[tuple[float, float]]:
@@ -191,13 +194,16 @@ class AutoLength:
     def _best_ratio(self, ahead: Iterator[tuple[float, float]]) -> float:
         """Return the largest E / C, tokens a second, among the lengths allowed."""
         expected, survival, seconds, best = 1.0, 1.0, 0.0, 1.0 / self._plain_seconds
-        allowed = set(self._outlook.lengths)
         for k, (chance, cost) in zip(range(1, self._outlook.lengths[-1] + 1), ahead, strict=False):
             survival *= chance
             expected += survival
             seconds += cost
-            if k in allowed:
-                best = max(best, expected / (self._verify(k) + seconds))
+            if k in self._lengths:
+                ratio = expected / (self._verifies[k] + seconds)
+                if ratio > best:
+                    best = ratio
+                elif survival < _UNLIKELY:
+                    break
         return best
 
     def _why_not(self, offers: Offers) -> str:

@@ -12,6 +12,7 @@ from draftlight.engine.events import RoundVerified
 _FOLLOW = 0.08  # weight of the newest pass
 _FIRST = 5  # passes after which a width's own correction is trusted
 _LEAST, _MOST = 0.25, 4.0  # corrections beyond that are a hiccup
+_STRETCH = 32  # tokens of context over which a price hardly changes
 _HOST_SECONDS = 0.0003  # per row, before anything was seen
 
 
@@ -21,6 +22,7 @@ class Corrected:
     def __init__(self, costs: StepCosts) -> None:
         """Start at the measured prices."""
         self._costs = costs
+        self._near: tuple[int, dict[int, float]] = (-1, {})  # measured prices by width in this stretch of contexts
         self._all = 1.0
         self._by_width: dict[int, tuple[int, float]] = {}
 
@@ -28,11 +30,11 @@ class Corrected:
         """Return the seconds to expect."""
         n_seen, factor = self._by_width.get(width, (0, 1.0))
         trust = min(1.0, n_seen / _FIRST)
-        return self._costs.at(width, context) * self._all * (1.0 + trust * (factor - 1.0))
+        return self._measured(width, context) * self._all * (1.0 + trust * (factor - 1.0))
 
     def observe(self, width: int, context: int, seconds: float) -> None:
         """Take in one pass."""
-        measured = self._costs.at(width, context)
+        measured = self._measured(width, context)
         if measured <= 0.0 or seconds <= 0.0:
             return
         ratio = min(max(seconds / measured, _LEAST), _MOST)
@@ -40,6 +42,17 @@ class Corrected:
         own = min(max(ratio / self._all, _LEAST), _MOST)
         self._by_width[width] = (n_seen + 1, factor + max(_FOLLOW, 1.0 / (n_seen + 1)) * (own - factor))
         self._all += _FOLLOW * (ratio / factor - self._all)
+
+    def _measured(self, width: int, context: int) -> float:
+        """Look a price up, to the nearest stretch of contexts: it is asked for dozens of times a round."""
+        stretch = context // _STRETCH
+        if self._near[0] != stretch:
+            self._near = (stretch, {})
+        prices = self._near[1]
+        price = prices.get(width)
+        if price is None:
+            price = prices[width] = self._costs.at(width, stretch * _STRETCH + _STRETCH // 2)
+        return price
 
 
 class Prices:
