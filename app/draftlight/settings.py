@@ -37,7 +37,7 @@ class PairSettings:
 
     `draft` is a GGUF file or None, `ngram` whether the chat's own text is drafted from; AUTO mixes both.
     `n_ctx` 0 takes the model's training context, at most 8,192 tokens. `n_threads` 0 and the caches' AUTO are what
-    measures best, each model's cache for itself.
+    measures best, each model's cache for itself; `exact` says that the target's must be exact at any price.
     """
 
     target: Path
@@ -48,6 +48,7 @@ class PairSettings:
     n_gpu_layers: int = 0
     kv_type: KvType = KvType.AUTO
     draft_kv_type: KvType = KvType.AUTO
+    exact: bool = False
     use_extra_buffers: bool = True
 
 
@@ -150,6 +151,7 @@ class Settings(BaseModel):
             "n_gpu_layers": pair.n_gpu_layers,
             "kv_type": pair.kv_type,
             "draft_kv_type": pair.draft_kv_type,
+            "exact": pair.exact,
             "use_extra_buffers": pair.use_extra_buffers,
         }
 

@@ -171,6 +171,7 @@ def test_every_option_reaches_the_engine(terminal: Terminal) -> None:
         n_threads=2,
         kv_type=KvType.F16,
         draft_kv_type=KvType.F16,
+        exact=True,
     )
     assert not pair.is_open
 

@@ -30,6 +30,7 @@ def pair_settings(arguments: Arguments) -> PairSettings:
         n_threads=arguments.threads,
         kv_type=KvType(arguments.kv),
         draft_kv_type=KvType(arguments.kv),
+        exact=arguments.mode == Mode.EXACT,
     )
 
 

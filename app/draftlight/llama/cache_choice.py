@@ -10,7 +10,7 @@ BYTES_PER_VALUE = {KvType.Q8_0: 34 / 32, KvType.F16: 2.0, KvType.F32: 4.0}  # Q8
 MEMORY_SHARE = 0.25  # of the free memory, for one model's cache
 ENOUGH_EXACT_WIDTHS = 3  # of 1 to 8: with fewer, EXACT could hardly draft
 _WIDEST = 8
-_PRICE = 1.10  # what exactness may cost, in times of the fastest
+EXACT_PRICE = 1.10  # what exactness may cost, in times of the fastest, where nobody insists on it
 
 
 class CacheChoice(NamedTuple):
@@ -32,17 +32,17 @@ def bytes_per_token(known: KvType, known_bytes: int, wanted: KvType) -> int:
     return round(known_bytes / BYTES_PER_VALUE[known] * BYTES_PER_VALUE[wanted])
 
 
-def next_to_examine(trials: Sequence[CacheTrial]) -> KvType | None:
+def next_to_examine(trials: Sequence[CacheTrial], price: float = EXACT_PRICE) -> KvType | None:
     """Return the type whose exactness would decide the choice: the fastest that nobody looked at and that may win."""
     tried = [(trial, trial.step_seconds) for trial in trials if trial.step_seconds is not None]
-    limit = min((seconds for _, seconds in tried), default=0.0) * _PRICE
+    limit = min((seconds for _, seconds in tried), default=0.0) * price
     limit = min([limit, *(seconds for trial, seconds in tried if is_exact_enough(trial.exact_widths))])
     open_ones = [(trial, seconds) for trial, seconds in tried if trial.exact_widths is None and seconds <= limit]
     return min(open_ones, key=lambda each: each[1])[0].kv_type if open_ones else None
 
 
-def choose_exact(trials: Sequence[CacheTrial]) -> CacheChoice:
-    """Choose for a target: the fastest type with enough exact widths, unless another is faster by a tenth or more.
+def choose_exact(trials: Sequence[CacheTrial], price: float = EXACT_PRICE) -> CacheChoice:
+    """Choose for a target: the fastest type with enough exact widths, unless the fastest of all beats it by that price.
 
     Types without a time were not tried; with none tried at all the first stands.
     """
@@ -56,7 +56,7 @@ def choose_exact(trials: Sequence[CacheTrial]) -> CacheChoice:
     chosen, seconds = min(exact, key=lambda each: each[1])
     if chosen is fastest:
         return CacheChoice(chosen.kv_type, "exact, and the fastest")
-    if seconds <= best * _PRICE:
+    if seconds <= best * price:
         return CacheChoice(chosen.kv_type, f"exact, for {seconds / best - 1:.0%} more time than {fastest.kv_type}")
     return CacheChoice(
         fastest.kv_type,

@@ -18,6 +18,7 @@ from draftlight.llama.report import Exactness
 
 MAX_ROWS = 32
 _READ_CHUNK = 64
+_ROUNDS = 3
 
 
 class MeasuredModel(LanguageModel, Protocol):
@@ -81,6 +82,10 @@ class Times:
     def median(self, context: int, width: int) -> float:
         """Return the middle one of these passes."""
         return statistics.median(self.of[context][width])
+
+    def least(self, context: int, width: int) -> float:
+        """Return the shortest of these passes: other programs only ever slow one down."""
+        return min(self.of[context][width])
 
     def costs(self, contexts: Iterable[int]) -> StepCosts:
         """Return the medians of all widths that were timed at each of these contexts."""
@@ -206,14 +211,15 @@ def time_widths(
     widths: Sequence[int],
     times: Times,
     box: TimeBox,
-    rounds: int,
+    *,
+    least: int = 1,
 ) -> None:
-    """Time passes of these widths in turn, so often or until the time is spent; at least the first width once."""
+    """Time passes of these widths in turn, thrice or until the time is spent; the `least` first ones in any case."""
     model.refill(context)
     start = model.n_past
-    for number in range(rounds):
-        for width in widths:
-            if box.spent and (number or width != widths[0]):
+    for number in range(_ROUNDS):
+        for index, width in enumerate(widths):
+            if box.spent and (number or index >= least):
                 return
             model.rollback(start)
             seconds, _ = timed(model, text[:width], width if width <= MAX_ROWS else 1)

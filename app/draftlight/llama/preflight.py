@@ -8,7 +8,7 @@ import json
 import logging
 import os
 import time
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from draftlight.engine.cancel import CancelToken
 from draftlight.errors import UserError
 from draftlight.llama.backend import ModelNotLoaded
 from draftlight.llama.library import build_identity, default_threads
-from draftlight.llama.probe import arguments_for
+from draftlight.llama.probe import ProcessorTimes, arguments_for
 from draftlight.llama.report import Preflight, ProbeReport
 from draftlight.llama.trial import PROBE_COMMAND, Failure, FailureKind, Stage, attempt
 from draftlight.settings import KvType, PairSettings
@@ -31,10 +31,18 @@ _BASE_LIMIT_SECONDS = 180.0
 _SLOWEST_DISK = 50e6  # bytes a second that loading is granted on top of that
 _HEADER_BYTES = 65536
 _BUSY = 0.3  # share of the processors in other hands from which on timings are not trusted for long
-_BUSY_KEPT_SECONDS = 3_600.0
+_BUSY_KEPT_SECONDS = 60.0
+_LOOK_SECONDS = 0.2  # for which the machine is looked at
 
 
 _KEPT = TypeAdapter(Preflight)
+
+
+def others_busy() -> float:
+    """Return the share of the processors' time that other programs use now, 0 to 1. Takes a fifth of a second."""
+    before = ProcessorTimes.now()
+    time.sleep(_LOOK_SECONDS)
+    return ProcessorTimes.now().others_busy_since(before)
 
 
 def run(
@@ -43,20 +51,21 @@ def run(
     *,
     command: Sequence[str] = PROBE_COMMAND,
     limit_seconds: float | None = None,
+    busy: Callable[[], float] = others_busy,
 ) -> Iterator[Stage | Preflight]:
     """Yield last what is known of these settings, found out in child processes (`command` plus probe's arguments).
 
     Before that come the stages of the children, if any are needed. What runs, and how, is kept for good. What was
-    measured while other programs were busy is measured again, at most once an hour. Raises UserError where nothing
-    works or the time limit has passed (by default 180 s and what a slow disk needs), LoadCancelled within about 50 ms
-    of a cancel, ProbeBroken for a bug of the child's.
+    measured while other programs were busy is measured again once they are not: `busy` tells their share. Raises
+    UserError where nothing works or the time limit has passed (by default 180 s and what a slow disk needs),
+    LoadCancelled within about 50 ms of a cancel, ProbeBroken for a bug of the child's.
     """
     place = _place(settings)
     if limit_seconds is None:
         limit_seconds = _BASE_LIMIT_SECONDS + sum(path.stat().st_size for path in _files(settings)) / _SLOWEST_DISK
     known = _recall(place, settings)
     if known is not None:
-        if not known.is_due_again:
+        if not (known.is_from_a_busy_time and busy() <= _BUSY):
             yield known.checked
             return
         as_asked = _open_choices(known.checked.settings, settings)
@@ -186,8 +195,8 @@ class _Kept:
     age: float
 
     @property
-    def is_due_again(self) -> bool:
-        """Whether the timings are from a busy time and old enough to be taken again."""
+    def is_from_a_busy_time(self) -> bool:
+        """Whether other programs disturbed what was measured, unless that was just now."""
         return self.checked.report.others_busy > _BUSY and self.age > _BUSY_KEPT_SECONDS
 
 

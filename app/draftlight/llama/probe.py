@@ -7,6 +7,7 @@ prints is a JSON object: {"stage": ...} before each step, and last {"report": ..
 import argparse
 import json
 import logging
+import math
 import os
 import re
 import sys
@@ -21,7 +22,7 @@ import psutil
 from draftlight.engine.costs import DraftTrial
 from draftlight.errors import UserError
 from draftlight.llama.backend import ModelNotLoaded, ModelOptions
-from draftlight.llama.cache_choice import types_to_try
+from draftlight.llama.cache_choice import EXACT_PRICE, types_to_try
 from draftlight.llama.draft_trials import N_TRIALS, try_drafting
 from draftlight.llama.library import default_threads, library_version, system_info
 from draftlight.llama.measuring import TimeBox
@@ -87,6 +88,7 @@ def arguments_for(settings: PairSettings) -> list[str]:
     arguments += ["--n-ctx", str(settings.n_ctx), "--n-threads", str(settings.n_threads)]
     arguments += ["--n-gpu-layers", str(settings.n_gpu_layers), "--kv-type", settings.kv_type.value]
     arguments += ["--draft-kv-type", settings.draft_kv_type.value]
+    arguments += ["--exact"] if settings.exact else []
     return arguments if settings.use_extra_buffers else [*arguments, "--no-extra-buffers"]
 
 
@@ -101,6 +103,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--kv-type", type=KvType, default=KvType.AUTO)
     parser.add_argument("--draft-kv-type", type=KvType, default=KvType.AUTO)
     parser.add_argument("--no-extra-buffers", action="store_true")
+    parser.add_argument("--exact", action="store_true")
     parser.add_argument("--seconds", type=float, default=DEFAULT_SECONDS)
     given = parser.parse_args(argv)
     settings = PairSettings(
@@ -112,6 +115,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         kv_type=given.kv_type,
         draft_kv_type=given.draft_kv_type,
         use_extra_buffers=not given.no_extra_buffers,
+        exact=given.exact,
     )
     try:
         report = probe(settings, given.seconds)
@@ -145,7 +149,8 @@ def probe(settings: PairSettings, seconds: float = DEFAULT_SECONDS) -> ProbeRepo
         thread_trials = target.surveyor.try_threads(thread_counts(default_threads()), box.part(_THREADS_SHARE))
     free_memory = psutil.virtual_memory().available
     types = types_to_try(settings.kv_type, settings.n_gpu_layers)
-    found = target.surveyor.survey_target(types, free_memory, box.part(1.0 if draft is None else _TARGET_SHARE))
+    part = box.part(1.0 if draft is None else _TARGET_SHARE)
+    found = target.surveyor.survey_target(types, free_memory, part, math.inf if settings.exact else EXACT_PRICE)
     target_probe, draft_probe = target.probe(found), None
     draft_trials: tuple[DraftTrial, ...] = ()
     if draft is not None:
@@ -183,6 +188,7 @@ class _Tried:
 
     model: ProbedModel
     surveyor: Surveyor
+    loaded_with: KvType
     load_seconds: float
     weight_buffers: tuple[str, ...]
     memory_bytes: int
@@ -204,7 +210,7 @@ class _Tried:
         text = model.vocabulary.encode(_TEXT) or [0]
         surveyor = Surveyor(model, path.name, text * (_TEXT_TOKENS // len(text) + 1), say)
         grown = psutil.Process().memory_info().rss - before
-        return cls(model, surveyor, time.perf_counter() - started, tuple(buffers.names), grown)
+        return cls(model, surveyor, each, time.perf_counter() - started, tuple(buffers.names), grown)
 
     def decode_a_little(self) -> None:
         """Try the passes that crash where llama.cpp's kernels do not fit the processor: the stage says which did."""
@@ -231,8 +237,13 @@ class _Tried:
             cache_trials=found.cache_trials,
             costs=found.costs,
             weight_buffers=self.weight_buffers,
-            memory_bytes=max(0, self.memory_bytes),
+            memory_bytes=max(0, self.memory_bytes + self._cache_growth(found)),
         )
+
+    def _cache_growth(self, found: Survey) -> int:
+        """Return how many bytes the chosen cache takes beyond the one that the model was loaded with."""
+        needs = {trial.kv_type: trial.bytes_per_token for trial in found.cache_trials}
+        return (needs.get(found.cache.kv_type, 0) - needs.get(self.loaded_with, 0)) * self.model.n_ctx
 
 
 class _WeightBuffers(logging.Handler):

@@ -8,6 +8,7 @@ from draftlight.engine.costs import StepCosts
 from draftlight.llama.backend import ModelNotLoaded
 from draftlight.llama.cache_choice import (
     ENOUGH_EXACT_WIDTHS,
+    EXACT_PRICE,
     MEMORY_SHARE,
     CacheChoice,
     bytes_per_token,
@@ -31,15 +32,14 @@ from draftlight.settings import KvType
 
 _SHALLOW = 100  # tokens of context
 _BORDER = 250  # a wide pass needs the next 256 cells earlier than single tokens do
-_MIDDLE = 600
 _DEEP = 2000
-_CHAT = 600  # tokens of context that a chat soon has: where the types of cache are timed, beside the shortest
+_CHAT = 600  # what a chat soon has: types of cache are timed there and at the shortest context
 _LITTLE = 64  # tokens that are read where more would not change the time
 _WIDTHS = (2, 3, 4, 5, 6, 7, 8, 12, 16)
-_TIMED_WIDTHS = (1, 4, PREFILL_WIDTH, 2, 8, 3, 16, 6, 5, 12)  # the most useful first, for where time runs out
-_DRAFT_WIDTHS = (1, PREFILL_WIDTH, 4, 16, 2, 8)
-_TIMING_ROUNDS = 4
-_QUICK_ROUNDS = 3
+_TIMED_WIDTHS = (1, 4, 2, 8, 3, 16, PREFILL_WIDTH, 6, 5, 12)  # the most useful first, for where time runs out
+_DRAFT_WIDTHS = (1, 2, 4, 16, PREFILL_WIDTH, 8)
+_LEAST_WIDTHS = 4  # of these are timed in any case
+_ROUNDS = 3
 _LOOKS = (48, 24, 12)  # tokens that are compared at a context: of these as many as there is time for
 _LOOK_COST = 5  # comparing all widths takes about so many times what single steps take
 _RAGGED = 37  # a prompt's last chunk has any size
@@ -99,7 +99,7 @@ class Surveyor:
     def contexts(self) -> tuple[int, ...]:
         """The contexts to look at that this model has room for, the shortest first."""
         room = self.model.n_ctx - PREFILL_WIDTH - 2
-        return tuple(each for each in (_SHALLOW, _BORDER, _MIDDLE, _DEEP) if each <= room) or (self.model.n_ctx // 4,)
+        return tuple(each for each in (_SHALLOW, _BORDER, _CHAT, _DEEP) if each <= room) or (self.model.n_ctx // 4,)
 
     @property
     def _ahead(self) -> Sequence[int]:
@@ -113,33 +113,38 @@ class Surveyor:
         """
         trials: list[ThreadTrial] = []
         context = self.contexts[0]
-        read(self.model, self.text, min(context, _LITTLE), box)
+        self.model.use_threads(counts[0])
+        read(self.model, self.text, min(context, _LITTLE), box.part(0.3))
         for index, n_threads in enumerate(counts):
             best = min((trial.seconds for trial in trials), default=float("inf"))
             if trials and (box.spent or trials[-1].seconds > best * _HOPELESS):
                 break
             self.say(f"timing {self.name} with {n_threads} threads")
             self.model.use_threads(n_threads)
-            times = Times()
-            for width in (4, 1):
-                time_widths(self.model, self._ahead, context, (width,), times, box.part(0.5 / (len(counts) - index)), 3)
-            trials.append(ThreadTrial(n_threads, times.median(context, 1), times.median(context, 4)))
+            times, part = Times(), box.part(1 / (len(counts) - index))
+            time_widths(self.model, self._ahead, context, (1, 4), times, part, least=2)
+            trials.append(ThreadTrial(n_threads, times.least(context, 1), times.least(context, 4)))
         self.model.use_threads(best_threads(trials))
         return tuple(trials)
 
-    def survey_target(self, types: Sequence[KvType], free_memory: int, box: TimeBox) -> Survey:
-        """Choose the cache, find the exact widths, time all widths. Raises ModelNotLoaded where no type works."""
+    def survey_target(
+        self, types: Sequence[KvType], free_memory: int, box: TimeBox, price: float = EXACT_PRICE
+    ) -> Survey:
+        """Choose the cache, find the exact widths, time all widths. Raises ModelNotLoaded where no type works.
+
+        `price` is what an exact cache may cost, in times of the fastest.
+        """
         if not self.model.can_roll_back:
             return self._survey_forward_only(types[0])
-        trials = {trial.kv_type: trial for trial in self._time_types(types, (4, 1), free_memory, box.part(0.3))}
+        trials = {trial.kv_type: trial for trial in self._time_types(types, (1, 4), free_memory, box.part(0.3))}
         examined: dict[KvType, tuple[Exactness, Times]] = {}
         examining = box.part(0.6)
-        kv_type = next_to_examine(list(trials.values()))
+        kv_type = next_to_examine(list(trials.values()), price)
         while kv_type is not None:
             examined[kv_type] = self._examine(kv_type, examining)
             trials[kv_type] = replace(trials[kv_type], exact_widths=examined[kv_type][0].widths)
-            kv_type = next_to_examine(list(trials.values()))
-        choice = choose_exact(list(trials.values()))
+            kv_type = next_to_examine(list(trials.values()), price)
+        choice = choose_exact(list(trials.values()), price)
         exactness, times = examined[choice.kv_type]
         costs = self._time(choice.kv_type, _TIMED_WIDTHS, times, box)
         return Survey(_as_asked(choice, types), tuple(trials.values()), costs, exactness)
@@ -189,9 +194,8 @@ class Surveyor:
         times = Times()
         contexts = {self.contexts[0], min(self.contexts[-1], _CHAT)}
         for context in contexts:
-            time_widths(self.model, self._ahead, context, widths, times, box.part(0.5), _QUICK_ROUNDS)
-        costs = times.costs(contexts)
-        step_seconds = sum(map(sum, costs.seconds)) / len(costs.contexts)
+            time_widths(self.model, self._ahead, context, widths, times, box.part(0.5), least=len(widths))
+        step_seconds = sum(times.least(context, width) for context in contexts for width in widths) / len(contexts)
         return CacheTrial(kv_type, self.model.bytes_per_token, step_seconds)
 
     def _renew(self, kv_type: KvType) -> None:
@@ -199,16 +203,16 @@ class Surveyor:
             self.model.renew_cache(kv_type)
 
     def _examine(self, kv_type: KvType, box: TimeBox) -> tuple[Exactness, Times]:
-        """Compare wide passes with single steps at all contexts, as far as there is time; the longest one first."""
+        """Compare wide passes with single steps at all contexts, as far as there is time; the most telling first."""
         self._renew(kv_type)
         self.say(f"reading with {self.name}")
         before = box.left
-        read(self.model, self.text, min(self.contexts[-1], _MIDDLE), box.part(0.3))
+        read(self.model, self.text, min(self.contexts[-1], _CHAT), box.part(0.2))
         chunk_limit = CHUNK_SECONDS * self.model.n_past / max(before - box.left, 1e-6)
         times = Times()
         comparisons: dict[int, dict[int, Comparison]] = {}
         found = Exactness()
-        for context in dict.fromkeys((self.contexts[-1], self.contexts[0], *self.contexts)):
+        for context in sorted(self.contexts, key=lambda each: abs(each - _CHAT)):
             n_tokens = self._look_length(context, times, box, len(self.contexts) - len(comparisons))
             if comparisons and (box.spent or not n_tokens):
                 self.left_out.append(f"{self.name} was not compared at {context:,} tokens, for want of time.")
@@ -228,7 +232,7 @@ class Surveyor:
         room = self.model.n_ctx - context - 1
         if not times.of:
             self.model.refill(context)
-            time_widths(self.model, self._ahead, context, (1,), times, box, 2)
+            time_widths(self.model, self._ahead, context, (1,), times, box)
         seconds = min(times.of[next(iter(times.of))][1]) * _LOOK_COST * n_contexts
         return next((n for n in _LOOKS if n <= room and n * seconds <= box.left), 0)
 
@@ -255,7 +259,7 @@ class Surveyor:
 
     def _look_closer(self, steps: SingleSteps, context: int, found: Exactness, chunk_limit: float) -> Exactness:
         """Look at what one context shows as well as any: other thread counts, and chunks of a prompt."""
-        if context == self.contexts[-1] and self.model.n_threads > 1:
+        if found.threads is None and self.model.n_threads > 1:
             n_threads = self.model.n_threads
             self.model.use_threads(1)
             found = replace(found, threads=steps.repeat_equally(found.widths[1:4]))
@@ -282,7 +286,7 @@ class Surveyor:
         widths = [width for width in widths if width < room]
         for index, context in enumerate(ends):
             part = box.part(1 / (len(ends) - index))
-            time_widths(self.model, self._ahead, context, widths, times, part, _TIMING_ROUNDS)
+            time_widths(self.model, self._ahead, context, widths, times, part, least=_LEAST_WIDTHS)
         costs = times.costs(ends)
         missing = sorted(set(widths) - set(costs.widths))
         if missing:
@@ -294,10 +298,10 @@ class Surveyor:
         self.say(f"timing {self.name}")
         times = Times()
         width = min(PREFILL_WIDTH, self.model.n_ctx // 2)
-        for _ in range(_QUICK_ROUNDS):
+        for _ in range(_ROUNDS):
             self.model.rollback(0)
             times.add(0, width, timed(self.model, self.text[:width], 1)[0])
-            for token in self.text[:_QUICK_ROUNDS]:
+            for token in self.text[:_ROUNDS]:
                 times.add(0, 1, timed(self.model, [token], 1)[0])
         choice = CacheChoice(kv_type, "it cannot take tokens back, so no other was tried")
         return Survey(choice, (), times.costs([0]), Exactness())

@@ -1,5 +1,7 @@
 """Which cache is chosen: exact where that costs less than a tenth, else the fastest."""
 
+import math
+
 import pytest
 
 from draftlight.llama.cache_choice import bytes_per_token, choose_exact, choose_fast, next_to_examine, types_to_try
@@ -31,6 +33,12 @@ def test_a_target_s_cache_is_exact_unless_that_costs_a_tenth(
     found = choose_exact(trials)
     assert found.kv_type == chosen
     assert reason in found.reason
+
+
+def test_where_exactness_is_insisted_on_it_may_cost_anything() -> None:
+    trials = [trial("q8_0", 3.0), trial("f32", 1.0, INEXACT), trial("f16", 2.0, INEXACT)]
+    assert next_to_examine(trials, math.inf) is KvType.Q8_0
+    assert choose_exact([trial("q8_0", 3.0, EXACT), *trials[1:]], math.inf).kv_type is KvType.Q8_0
 
 
 @pytest.mark.parametrize(

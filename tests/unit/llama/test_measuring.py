@@ -116,9 +116,9 @@ def test_a_spent_time_box_ends_the_measurement_after_the_least_there_is() -> Non
     model, times = PlantedModel(), Times()
     read(model, TEXT, 150, TimeBox(0.0))
     assert 0 < len(model.held) < 150
-    time_widths(model, TEXT, 10, (4, 1, 8), times, TimeBox(0.0, lambda: now), rounds=3)
+    time_widths(model, TEXT, 10, (4, 1, 8), times, TimeBox(0.0, lambda: now))
     assert {width: len(taken) for width, taken in times.of[10].items()} == {4: 1}
-    time_widths(model, TEXT, 10, (4, 1, 8), times, TimeBox(1.0, lambda: now), rounds=3)
+    time_widths(model, TEXT, 10, (4, 1, 8), times, TimeBox(1.0, lambda: now))
     assert {width: len(taken) for width, taken in times.of[10].items()} == {4: 4, 1: 3, 8: 3}
 
 

@@ -105,7 +105,7 @@ def test_without_time_the_least_is_measured_and_the_rest_is_said() -> None:
     survey, _ = surveyor(PlantedModel())
     found = survey.survey_target(ALL, PLENTY, TimeBox(0.0))
     assert found.cache.kv_type is KvType.Q8_0
-    assert found.exactness.contexts == (2000,)
+    assert found.exactness.contexts == (600,)
     assert 1 in found.costs.widths
     assert any("no time to try" in sentence for sentence in survey.left_out)
     assert any("not compared at 100 tokens" in sentence for sentence in survey.left_out)
