@@ -22,7 +22,8 @@ root=$(cd "$(dirname "$0")/../.." && pwd)
 device=${DRAFTLIGHT_DEVICE:-cuda}
 out=${OUT:-device-results}
 work=${DRAFTLIGHT_DEVICE_WORK:-${XDG_CACHE_HOME:-$HOME/.cache}/draftlight/device-$device}
-ends=$((SECONDS + ${DRAFTLIGHT_DEVICE_SECONDS:-470}))
+total=${DRAFTLIGHT_DEVICE_SECONDS:-470}
+ends=$((SECONDS + total))
 layers=${DRAFTLIGHT_GPU_LAYERS:-999}
 
 fail() { # SENTENCE REMEDY
@@ -83,15 +84,14 @@ export PYTHONPATH=$root/app:$root/tests:$site PYTHONDONTWRITEBYTECODE=1
 
 # --- the steps -------------------------------------------------------------------------------------------------------
 n_failed=0
-step() { # NAME KEPT FILE COMMAND...: as long as it takes, but so that KEPT seconds are left for the steps after it
+step() { # NAME KEPT FILE COMMAND...: as long as it takes, but so that KEPT of 470 parts of the time are left afterwards
     # The command's standard output goes to FILE, the rest to NAME.log.
-    local name=$1 seconds=$((ends - SECONDS - $2)) file=$3 started=$SECONDS status result
+    local name=$1 seconds=$((ends - SECONDS - $2 * total / 470)) file=$3 started=$SECONDS status result
     shift 3
     if [ "$seconds" -lt 5 ]; then
         status=-1 result="not run: no time was left"
     else
         echo "== $name (at most $seconds s)"
-        # An interrupt, so that the benchmark still writes down what it has.
         timeout --signal=INT --kill-after=15 "$seconds" "$@" >"$out/$file" 2>"$out/$name.log" </dev/null
         status=$?
         case $status in
@@ -134,6 +134,8 @@ step identity 85 identity.txt env -u CI DRAFTLIGHT_TEST_GPU_LAYERS="$layers" DRA
     --import-mode=importlib -p no:cacheprovider -q -W ignore::pytest.PytestUnknownMarkWarning \
     -k "$tests" tests/integration/test_lossless.py
 step probe 50 probe.json python3 -P -m draftlight probe --json "${pair[@]}" "${options[@]}"
+# It begins no prompt in its last minute; should that not do, the interrupt ends it, and what it has is written down too.
+minutes=$(python3 -c "print(max(0.2, ($ends - $SECONDS - 60) / 60))")
 step bench 0 bench.json python3 -P -m draftlight bench --json --report "$out/report" "${size[@]}" \
-    --ctx 4096 --arms "${models[3]}" "${pair[@]}" "${options[@]}"
+    --minutes "$minutes" --ctx 4096 --arms "${models[3]}" "${pair[@]}" "${options[@]}"
 finish
