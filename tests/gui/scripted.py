@@ -42,6 +42,8 @@ class Round:
     n_accepted: int
     own: str | None
     no_draft_reason: str = ""
+    audit: bool | None = None
+    saved_ms: float = 0.0
 
 
 # fmt: off
@@ -88,6 +90,9 @@ def round_events(
         verify_ms=11.0,
         host_ms=0.3,
         no_draft_reason=played.no_draft_reason,
+        n_submitted=len(played.drafted),
+        saved_ms=played.saved_ms,
+        audit=played.audit,
     )
     return drafted, verified
 

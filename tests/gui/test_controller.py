@@ -9,6 +9,7 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QLabel, QPlainTextEdit
 from pytestqt.qtbot import QtBot
 
+from draftlight.chat.figures import AUDIT_FAILED
 from draftlight.engine.events import TokenFate
 from draftlight.errors import UserError
 from draftlight.history.records import Role, Status
@@ -272,3 +273,25 @@ def test_the_engine_thread_is_free_after_a_stop(qtbot: QtBot, build: Callable[..
     screen.type_and_send("And again?")
     screen.finish(qtbot)
     assert screen.shown.count("town") == 1
+
+
+def test_after_an_answer_the_figures_say_how_sure_its_text_is_and_what_speed_is_estimated(
+    qtbot: QtBot, build: Callable[..., Screen]
+) -> None:
+    screen = build(StoryDecoder([Round((" So",), 1, " so", saved_ms=13.3)]))
+    conversation = screen.ask(qtbot)
+    assert "no near-ties · about 2.0x plain, estimated" in screen.widgets.status.text
+    assert "no near-ties · about 2.0x plain, estimated · seed 7" in screen.shown
+    screen.controller.new_chat()
+    assert "plain" not in screen.widgets.status.text.replace("speed-up not measured yet", "")
+    screen.open(qtbot, conversation)
+    assert "no near-ties · about 2.0x plain, estimated" in screen.widgets.status.text, "the same from disk"
+
+
+def test_an_audit_that_fails_is_told_at_once_and_stays_below_the_answer(
+    qtbot: QtBot, build: Callable[..., Screen]
+) -> None:
+    screen = build(StoryDecoder([Round((" So",), 1, " so", audit=False)]))
+    screen.ask(qtbot)
+    assert screen.told == [AUDIT_FAILED]
+    assert AUDIT_FAILED in screen.shown

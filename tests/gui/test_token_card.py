@@ -9,9 +9,9 @@ from PySide6.QtCore import QRect
 from PySide6.QtWidgets import QLabel, QWidget
 from pytestqt.qtbot import QtBot
 
-from draftlight.engine.events import TokenFate, TokenReport
+from draftlight.engine.events import DraftSource, Reasoning, TokenFate, TokenReport
 from draftlight.ui.chat.token_card import CardContent, ProbabilityBars, TokenCard
-from draftlight.ui.chat.token_facts import figures, probability, reason, visible
+from draftlight.ui.chat.token_facts import figures, probability, reason, title, visible
 from draftlight.ui.theme import Theme
 from gui.scripted import Round, round_events
 
@@ -34,7 +34,7 @@ def told(card: TokenCard) -> str:
 
 def test_a_rejection_names_both_tokens_and_both_scores(around: QWidget, theme: Theme) -> None:
     card = TokenCard(theme, around)
-    card.open_at(CardContent(REJECTED, 4, greedy=False, verify_ms=11.0), QRect(100, 100, 50, 20))
+    card.open_at(CardContent(REJECTED, 4, greedy=False, verified=VERIFIED), QRect(100, 100, 50, 20))
     text = told(card)
     assert "Rejected, drafted by the draft model" in text
     assert "“␣Paris”, score 1.25; this one has -0.87" in text
@@ -62,7 +62,51 @@ def test_each_fate_has_its_reason(token: TokenReport, words: str, *, greedy: boo
 
 def test_a_plain_token_says_why_nothing_was_drafted() -> None:
     plain = TokenReport(1, "x", TokenFate.PLAIN)
-    assert reason(plain, greedy=False, no_draft_reason="K is 0.").endswith("Nothing was drafted in this round: K is 0.")
+    verified = replace(VERIFIED, drafted=(), target_token=plain, no_draft_reason="K is 0.")
+    assert reason(plain, verified, greedy=False).endswith("Nothing was drafted in this round: K is 0.")
+
+
+def test_a_drafted_token_that_was_not_worth_its_row_is_not_blamed_on_a_rejection() -> None:
+    trimmed = replace(VERIFIED, n_submitted=2)
+    assert "Left out of the verify" in reason(NOT_REACHED, trimmed, greedy=False)
+    assert "never judged and does not count as rejected" in reason(NOT_REACHED, trimmed, greedy=False)
+    assert "earlier token of this draft was rejected" in reason(
+        NOT_REACHED, replace(VERIFIED, n_submitted=3), greedy=True
+    )
+    assert "earlier token of this draft was rejected" in reason(NOT_REACHED, VERIFIED, greedy=True), "an older trace"
+
+
+def test_a_draft_that_was_left_out_whole_leaves_a_plain_token() -> None:
+    drafted = tuple(replace(token, fate=TokenFate.NOT_REACHED) for token in VERIFIED.drafted)
+    plain = TokenReport(1, "x", TokenFate.PLAIN)
+    verified = replace(VERIFIED, drafted=drafted, target_token=plain, n_submitted=0)
+    assert "Left out of the verify" in reason(drafted[0], verified, greedy=False)
+    assert "was left out of the verify" in reason(plain, verified, greedy=False)
+
+
+def test_a_copied_token_says_after_how_many_equal_ones() -> None:
+    copied = replace(ACCEPTED, source=DraftSource.NGRAM, matched=5)
+    assert title(copied) == "Accepted, copied after 5 equal tokens"
+    assert title(replace(copied, matched=1)) == "Accepted, copied after 1 equal token"
+    assert title(replace(copied, matched=0)) == "Accepted, drafted by n-grams of this chat", "an older trace"
+
+
+def test_the_card_tells_what_was_foreseen_and_what_a_round_was_worth(around: QWidget, theme: Theme) -> None:
+    reasoning = Reasoning(acceptance=(0.9, 0.62, 0.3), expected=2.4, cost=1.6, rate=1.25)
+    verified = replace(VERIFIED, n_submitted=2, reasoning=reasoning, saved_ms=-3.2, audit=True)
+    card = TokenCard(theme, around)
+    card.open_at(CardContent(REJECTED, 4, greedy=False, verified=verified), QRect(100, 100, 50, 20))
+    text = told(card)
+    assert "62.0 % chance of being accepted once it is reached" in text
+    assert (
+        "2.4 tokens (E) for 1.6 plain steps (C); a plain step's time is worth 1.2 (\N{GREEK SMALL LETTER RHO})" in text
+    )
+    assert "about 3.2 ms lost, estimated" in text
+    assert "held" in text
+    own = verified.target_token
+    assert own is not None
+    card.open_at(CardContent(own, 4, greedy=False, verified=verified), QRect(100, 100, 50, 20))
+    assert "Foreseen" not in told(card), "the target's own token was not foreseen"
 
 
 def test_a_token_that_the_sampling_settings_cut_off_has_words_not_infinities() -> None:

@@ -150,7 +150,7 @@ def test_wide_and_combining_characters_are_counted_in_cells() -> None:
 
 
 def test_the_summary_names_rates_and_reason() -> None:
-    line = summary(finished("x", n_committed=10, n_rounds=4, n_drafted=12, n_accepted=6, verify_ms=500.0))
+    line = summary(finished("x", n_committed=10, n_rounds=4, n_drafted=12, n_accepted=6, verify_ms=500.0), "")
     assert "10 tokens" in line
     assert "18.0 tok/s" in line
     assert "accepted 6 of 12 drafted (50%)" in line

@@ -24,7 +24,7 @@ from draftlight.cli.choices import asked_mode, pair_settings, sampling_params
 from draftlight.cli.exactness import telling_of_exactness
 from draftlight.cli.interrupts import cancelled_by_ctrl_c
 from draftlight.cli.parts import Parts
-from draftlight.cli.rendering import renderer_for, say, say_step, summary, visible
+from draftlight.cli.rendering import renderer_for, say, say_figures, say_step, visible
 from draftlight.engine.cancel import CancelToken
 from draftlight.engine.events import Event, GenerationFinished, ModelLoading
 from draftlight.errors import UserError
@@ -146,14 +146,18 @@ class TerminalChat:
             self._conversation_id = self._store.create_conversation(self._system).id
         cancel = CancelToken()
         renderer = renderer_for(sys.stdout)
+        mode = ""
         with cancelled_by_ctrl_c(cancel):
             for event in self._service.send(self._conversation_id, text, self._options, cancel):
+                if isinstance(event, MessageSaved) and event.role == Role.ASSISTANT:
+                    made = self._store.message(event.message_id).settings
+                    mode = "" if made is None else made.mode
                 if isinstance(event, ModelLoading | PairReady | MessageSaved | TurnsDropped | SaveFailed):
                     self._say_aside(event)
                     continue
                 renderer.show(event)
                 if isinstance(event, GenerationFinished):
-                    say(summary(event))
+                    say_figures(event, mode)
 
     def _say_aside(self, event: ChatEvent) -> None:
         """Say on the standard error what is not part of the answer."""

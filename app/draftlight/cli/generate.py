@@ -12,7 +12,7 @@ from draftlight.cli.exactness import telling_of_exactness
 from draftlight.cli.interrupts import cancelled_by_ctrl_c
 from draftlight.cli.json_lines import plain_value, write_line
 from draftlight.cli.parts import Parts
-from draftlight.cli.rendering import renderer_for, say, say_step, summary
+from draftlight.cli.rendering import renderer_for, say, say_figures, say_step
 from draftlight.engine.cancel import CancelToken
 from draftlight.engine.decoding import GenerationRequest
 from draftlight.engine.events import Event, GenerationFinished, ModelLoading, StopReason
@@ -110,6 +110,6 @@ def _show_text(events: Iterator[Event], request: GenerationRequest, pair: Loaded
     for event in events:
         renderer.show(event)
         if isinstance(event, GenerationFinished):
-            say(f"{summary(event)} \u00b7 seed {request.seed}")
+            say_figures(event, pair.decoder.mode_for(request), f"seed {request.seed}")
             return event
     raise AssertionError("a generation ends with GenerationFinished")

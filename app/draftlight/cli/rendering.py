@@ -11,6 +11,7 @@ import unicodedata
 from collections.abc import Callable, Iterator
 from typing import TextIO
 
+from draftlight.chat.figures import AUDIT_FAILED, equality, speed_up
 from draftlight.chat.trace import Trace
 from draftlight.engine.events import (
     COMMITTED_FATES,
@@ -173,8 +174,8 @@ def _cells(character: str) -> int:
     return 2 if unicodedata.east_asian_width(character) in {"W", "F"} else 1
 
 
-def summary(event: GenerationFinished) -> str:
-    """Return one line of figures about an answer."""
+def summary(event: GenerationFinished, mode: str) -> str:
+    """Return one line of figures about an answer that was made in that mode."""
     stats = event.stats
     parts = [f"{stats.n_committed} token{'' if stats.n_committed == 1 else 's'}"]
     if stats.tokens_per_second > 0:  # the first token's time is the prompt's: one token alone has no speed
@@ -183,14 +184,21 @@ def summary(event: GenerationFinished) -> str:
         parts.append(f"accepted {stats.n_accepted} of {stats.n_drafted} drafted ({stats.acceptance_rate:.0%})")
         parts.append(f"{stats.block_efficiency:.2f} tokens a round")
         parts.append(f"host time {stats.host_share:.1%}")
-    parts.append(_REASONS[event.reason])
-    return " \u00b7 ".join(parts)
+    parts += [equality(stats, mode), speed_up(stats), _REASONS[event.reason]]
+    return " \u00b7 ".join(filter(None, parts))
 
 
 def say(sentence: str) -> None:
     """Tell the person something that is not part of an answer."""
     sys.stderr.write(sentence + "\n")
     sys.stderr.flush()
+
+
+def say_figures(event: GenerationFinished, mode: str, *more: str) -> None:
+    """Tell an answer's figures, and before them what shook its mode's promise."""
+    if event.stats.n_audit_failures:
+        say(AUDIT_FAILED)
+    say(" \u00b7 ".join((summary(event, mode), *more)))
 
 
 def say_step(step: ModelLoading | None) -> None:

@@ -30,6 +30,7 @@ from draftlight.engine.events import (
     Event,
     GenerationFinished,
     PromptEvaluated,
+    Reasoning,
     RoundVerified,
     StopReason,
     TokenDrafted,
@@ -61,6 +62,7 @@ REPORTS = st.builds(
     target_top=ALTERNATIVES,
     draft_top=ALTERNATIVES,
     draft_ms=st.none() | st.floats(0, 1e4),
+    matched=st.integers(0, 99),
 )
 TIMES = st.floats(0, 1e4)
 STATS = st.builds(
@@ -68,7 +70,12 @@ STATS = st.builds(
     n_rounds=st.integers(0, 10**6),
     accepted_at=st.lists(st.integers(0, 9)).map(tuple),
     draft_ms=TIMES,
+    saved_ms=st.floats(-1e4, 1e4),
+    n_audits=st.integers(0, 9),
+    n_audit_failures=st.integers(0, 9),
 )
+CHANCES = st.lists(st.floats(0, 1), max_size=3).map(tuple)
+REASONINGS = st.builds(Reasoning, CHANCES, st.floats(0, 20), st.floats(0, 20), st.floats(0, 20))
 EVENTS: st.SearchStrategy[Event] = st.one_of(
     st.builds(PromptEvaluated, st.integers(0), st.integers(0), st.integers(0), TIMES),
     st.builds(TokenDrafted, st.integers(0), st.integers(0), REPORTS),
@@ -83,6 +90,10 @@ EVENTS: st.SearchStrategy[Event] = st.one_of(
         verify_ms=TIMES,
         host_ms=TIMES,
         no_draft_reason=TEXTS,
+        n_submitted=st.integers(0, 3),
+        reasoning=st.none() | REASONINGS,
+        saved_ms=st.floats(-1e4, 1e4),
+        audit=st.none() | st.booleans(),
     ),
     st.builds(GenerationFinished, st.sampled_from(StopReason), st.lists(st.integers(0)).map(tuple), TEXTS, STATS),
 )
@@ -181,6 +192,21 @@ def test_an_event_is_the_same_after_a_line_of_json(event: Event) -> None:
     assert load_event(line) == event
     assert "\n" not in line
     assert json.loads(line)["event"] == event.event
+
+
+def test_a_trace_from_before_a_figure_was_kept_still_loads() -> None:
+    header, line = (
+        '{"trace": 1}',
+        (
+            '{"event":"round","round":0,"position":0,"drafted":[{"id":1,"text":"a","fate":"accepted","source":"ngram"}],'
+            '"target_token":{"id":2,"text":"b","fate":"bonus"},"text_length":2,"draft_ms":1.0,"verify_ms":2.0,"host_ms":0.1}'
+        ),
+    )
+    trace = Trace.replay([header, line])
+    assert trace.text == "ab"
+    (verified,) = trace.rounds
+    assert (verified.reasoning, verified.audit, verified.saved_ms, verified.drafted[0].matched) == (None, None, 0.0, 0)
+    assert load_stats('{"n_rounds":1,"n_committed":2}').n_audits == 0
 
 
 @given(STATS)

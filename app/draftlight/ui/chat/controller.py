@@ -7,6 +7,7 @@ from functools import partial
 
 from PySide6.QtCore import QObject, QTimer, Signal, Slot
 
+from draftlight.chat.figures import AUDIT_FAILED
 from draftlight.chat.service import (
     ChatService,
     GenerationOptions,
@@ -15,6 +16,7 @@ from draftlight.chat.service import (
     SaveFailed,
     TurnsDropped,
 )
+from draftlight.chat.trace import Trace
 from draftlight.engine.cancel import CancelToken
 from draftlight.engine.events import GenerationFinished, PromptEvaluated, RoundVerified, TokenDrafted
 from draftlight.engine.metrics import SpeculationStats
@@ -220,11 +222,18 @@ class ChatController(QObject):
                 if self._is_shown(running) and not running.stopped:
                     transcript.set_waiting(running.waiting)
             case TokenDrafted() | RoundVerified() | GenerationFinished():
-                change = running.answer.trace.apply(event)
-                if self._is_shown(running):
-                    transcript.spans_changed(change.first)
+                self._on_token(running, running.answer.trace, event)
             case SaveFailed():
                 self.noticed.emit(event.sentence)
+
+    def _on_token(
+        self, running: RunningAnswer, trace: Trace, event: TokenDrafted | RoundVerified | GenerationFinished
+    ) -> None:
+        change = trace.apply(event)
+        if self._is_shown(running):
+            self._widgets.transcript.spans_changed(change.first)
+        if isinstance(event, RoundVerified) and event.audit is False:
+            self.noticed.emit(AUDIT_FAILED)
 
     def _on_saved(self, running: RunningAnswer, saved: MessageSaved) -> None:
         if saved.role == Role.ASSISTANT:
@@ -250,7 +259,7 @@ class ChatController(QObject):
         shown = here and self._reading is None
         self._end_trace(running, shown=shown)
         ending = ending_of(running, self._store)
-        running.answer.notes = ending.notes
+        running.answer.notes, running.answer.mode = ending.notes, ending.mode
         for sentence in ending.told:
             self.noticed.emit(sentence)
         if shown:
@@ -356,8 +365,10 @@ class ChatController(QObject):
     def _show_figures(self) -> None:
         """Show the figures of the last answer on the screen, the coming one as well as one from disk."""
         status, running = self._widgets.status, self._running
-        traces = [message.trace for message in self._widgets.transcript.messages if message.trace is not None]
-        status.show_stats(traces[-1].stats if traces else SpeculationStats())
+        shown = self._widgets.transcript.messages
+        traces = [message.trace for message in shown if message.trace is not None]
+        mode = next((message.mode for message in reversed(shown) if message.trace is not None), "")
+        status.show_stats(traces[-1].stats if traces else SpeculationStats(), mode)
         read = next((trace for trace in reversed(traces) if trace.prompt is not None), None)
         used = 0 if read is None or read.prompt is None else read.prompt.n_tokens + read.stats.n_committed
         status.show_context(used, 0 if self._pair is None else self._pair.n_ctx)

@@ -1,5 +1,6 @@
 """An answer's figures in words. Knows no widget."""
 
+from draftlight.chat.figures import equality, speed_up
 from draftlight.engine.metrics import SpeculationStats
 
 
@@ -18,9 +19,10 @@ def efficiency(stats: SpeculationStats) -> str:
     return f"{stats.block_efficiency:.2f} tokens per target call"
 
 
-def summary(stats: SpeculationStats) -> str:
-    """Return one line about a whole answer; empty where nothing was generated."""
+def summary(stats: SpeculationStats, mode: str) -> str:
+    """Return one line about a whole answer made in that mode; empty where nothing was generated."""
     if not stats.n_committed:
         return ""
     tokens = "1 token" if stats.n_committed == 1 else f"{stats.n_committed:,} tokens"
-    return " · ".join((tokens, speed(stats), accepted(stats), efficiency(stats)))
+    shown = (tokens, speed(stats), accepted(stats), efficiency(stats), equality(stats, mode), speed_up(stats))
+    return " · ".join(filter(None, shown))

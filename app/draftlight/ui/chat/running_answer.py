@@ -34,10 +34,14 @@ class RunningAnswer:
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """What stands below an answer, and which of that the person should also be told, as the disk lacks it."""
+    """What stands below an answer, and which of that the person should also be told, as the disk lacks it.
+
+    `mode` is the one that it was made in, empty where the disk does not tell.
+    """
 
     notes: tuple[str, ...]
     told: tuple[str, ...] = ()
+    mode: str = ""
 
 
 def ending_of(running: RunningAnswer, store: HistoryStore) -> Ending:
@@ -49,7 +53,8 @@ def ending_of(running: RunningAnswer, store: HistoryStore) -> Ending:
     try:
         message = store.message(running.answer_id)
         if message.status is not Status.STREAMING:
-            return Ending(closing_notes(message, running.answer.trace))
+            mode = "" if message.settings is None else message.settings.mode
+            return Ending(closing_notes(message, running.answer.trace), mode=mode)
     except UserError as error:
         lost = (str(error),)
     unsaved = _unsaved(running.answer.trace, running.failure)

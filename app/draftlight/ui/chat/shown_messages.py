@@ -4,6 +4,7 @@ import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from draftlight.chat.figures import AUDIT_FAILED, near_ties
 from draftlight.chat.service import AND_NGRAM, drafted_by
 from draftlight.chat.trace import Trace
 from draftlight.engine.cancel import CancelToken
@@ -71,7 +72,9 @@ def closing_notes(message: Message, trace: Trace | None) -> tuple[str, ...]:
     """Return what stands below an answer: how it ended, why nothing was drafted, its figures."""
     notes = [_ending(message)]
     if trace is not None:
-        notes += [_why_no_draft(trace), _figures(trace, message.settings)]
+        mode = "" if message.settings is None else message.settings.mode
+        failed = AUDIT_FAILED if trace.stats.n_audit_failures else ""
+        notes += [_why_no_draft(trace), failed, _figures(trace, message.settings), near_ties(trace.stats, mode)]
     return tuple(note for note in notes if note)
 
 
@@ -100,6 +103,7 @@ def _from_disk(message: Message, store: HistoryStore) -> ShownMessage:
         message.text,
         trace,
         greedy=made is not None and made.temperature == 0,
+        mode="" if made is None else made.mode,
         message_id=message.id,
         notes=(*notes, *closing_notes(message, trace)),
     )
@@ -135,5 +139,5 @@ def _why_no_draft(trace: Trace) -> str:
 
 
 def _figures(trace: Trace, made: AnswerSettings | None) -> str:
-    figures = summary(trace.stats)
+    figures = summary(trace.stats, "" if made is None else made.mode)
     return f"{figures} · seed {made.seed}" if figures and made is not None else figures

@@ -2,6 +2,7 @@
 
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QProgressBar, QWidget
 
+from draftlight.chat.figures import NEAR_TIE, equality, speed_up
 from draftlight.engine.metrics import SpeculationStats
 from draftlight.ui.chat.figures import accepted, efficiency, speed
 
@@ -9,7 +10,10 @@ _MEANINGS = {
     "speed": "Committed tokens a second while decoding; reading the prompt is not counted",
     "accepted": "Accepted tokens over drafted tokens",
     "efficiency": "Block efficiency: committed tokens over calls of the target",
-    "speed_up": "Time without drafting over time with drafting, for the same tokens. It takes two runs to measure it",
+    "equality": f"Near-ties: places where {NEAR_TIE}. Exact: the same text as plain decoding; an audit evaluates "
+    "a row of a verify again, alone, and compares",
+    "speed_up": "Time without drafting over time with drafting, for the same tokens. Estimated from what plain steps "
+    "cost when the models were tried out; only two runs measure it",
 }
 
 
@@ -44,14 +48,15 @@ class StatusBar(QFrame):
         """Say what is going on."""
         self._state.setText(sentence)
 
-    def show_stats(self, stats: SpeculationStats) -> None:
-        """Show the figures of an answer; before its first round there are none."""
-        for label in self._figures.values():
-            label.setVisible(stats.n_rounds > 0)
+    def show_stats(self, stats: SpeculationStats, mode: str = "") -> None:
+        """Show the figures of an answer made in that mode; before its first round there are none."""
         self._figures["speed"].setText(speed(stats))
         self._figures["accepted"].setText(accepted(stats))
         self._figures["efficiency"].setText(efficiency(stats))
-        self._figures["speed_up"].setText("speed-up not measured yet")
+        self._figures["equality"].setText(equality(stats, mode))
+        self._figures["speed_up"].setText(speed_up(stats) or "speed-up not measured yet")
+        for label in self._figures.values():
+            label.setVisible(stats.n_rounds > 0 and bool(label.text()))
 
     def show_context(self, used: int, size: int) -> None:
         """Show how many tokens of the context are in use; a size of 0 hides the gauge."""
@@ -66,4 +71,4 @@ class StatusBar(QFrame):
     @property
     def text(self) -> str:
         """Everything that is shown, as one line."""
-        return " · ".join([self._state.text(), *(label.text() for label in self._figures.values())])
+        return " · ".join([self._state.text(), *filter(None, (label.text() for label in self._figures.values()))])

@@ -7,8 +7,8 @@ from PySide6.QtCore import QPoint, QRect, QRectF, QSize, Qt
 from PySide6.QtGui import QBrush, QColor, QFont, QFontDatabase, QPainter, QPaintEvent, QPen
 from PySide6.QtWidgets import QFrame, QGridLayout, QLabel, QSizePolicy, QVBoxLayout, QWidget
 
-from draftlight.engine.events import Alternative, TokenFate, TokenReport
-from draftlight.ui.chat.token_facts import figures, probability, reason, title, visible
+from draftlight.engine.events import Alternative, RoundVerified, TokenFate, TokenReport
+from draftlight.ui.chat.token_facts import figures, probability, reason, round_figures, title, visible
 from draftlight.ui.theme import Theme
 
 _WIDTH = 400
@@ -17,13 +17,12 @@ _GAP = 6
 
 @dataclass(frozen=True, slots=True)
 class CardContent:
-    """A token and what its round and its answer say of it. Times in milliseconds; None where not yet known."""
+    """A token and what its round and its answer say of it; `verified` is None while the round is not over."""
 
     token: TokenReport
     round: int
     greedy: bool
-    verify_ms: float | None = None
-    no_draft_reason: str = ""
+    verified: RoundVerified | None = None
 
 
 class ProbabilityBars(QWidget):
@@ -150,13 +149,10 @@ class TokenCard(QFrame):
         self._chip.setText(visible(token.text))
         self._chip.setStyleSheet(self._chip_style(token.fate))
         self._title.setText(title(token))
-        self._reason.setText(reason(token, greedy=content.greedy, no_draft_reason=content.no_draft_reason))
+        self._reason.setText(reason(token, content.verified, greedy=content.greedy))
         self._bars.show_tops(token.target_top, token.draft_top)
-        rows = figures(token, greedy=content.greedy)
-        timing = f"{content.round + 1}"
-        if content.verify_ms is not None:
-            timing += f", verified in {content.verify_ms:.1f} ms"
-        self._fill_grid([*rows, ("Round", timing)])
+        rows = [*figures(token, greedy=content.greedy), *round_figures(token, content.round, content.verified)]
+        self._fill_grid(rows)
         self.setAccessibleName(f"Token {visible(token.text)}: {self._title.text()}")
         self.setAccessibleDescription(" ".join((self._reason.text(), *(f"{name}: {value}." for name, value in rows))))
         self.adjustSize()

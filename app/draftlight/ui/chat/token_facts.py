@@ -2,7 +2,7 @@
 
 import math
 
-from draftlight.engine.events import DraftSource, TokenFate, TokenReport
+from draftlight.engine.events import DraftSource, RoundVerified, TokenFate, TokenReport
 from draftlight.ui.theme import FATE_NAMES
 
 _SOURCES = {DraftSource.MODEL: "the draft model", DraftSource.NGRAM: "n-grams of this chat"}
@@ -10,6 +10,7 @@ _SAME = {
     True: "Greedy: equal. The target's likeliest token is the same",
     False: "With the same noise the target draws the same token",
 }
+_NEVER_JUDGED = "it was never judged and does not count as rejected."
 _LONGEST_BYTES = 24
 _VISIBLE = str.maketrans({"\n": "⏎", "\t": "⇥", " ": "␣", "\r": "␍", "\0": "␀"})
 
@@ -22,21 +23,21 @@ def visible(text: str) -> str:
 def title(token: TokenReport) -> str:
     """Return the token's fate and, of a drafted one, where it came from."""
     name = FATE_NAMES[token.fate].capitalize()
+    if token.source is DraftSource.NGRAM and token.matched:
+        return f"{name}, copied after {_counted(token.matched, 'equal token')}"
     return f"{name}, drafted by {_SOURCES[token.source]}" if token.source else name
 
 
-def reason(token: TokenReport, *, greedy: bool, no_draft_reason: str = "") -> str:
+def reason(token: TokenReport, verified: RoundVerified | None = None, *, greedy: bool) -> str:
     """Return one sentence that says why the token has its fate, with the figures that decided it."""
-    why = f" Nothing was drafted in this round: {no_draft_reason}" if no_draft_reason else ""
     sentences = {
         TokenFate.ACCEPTED: f"{_SAME[greedy]}{_lead(token)}.",
         TokenFate.REJECTED: _rejected(token, greedy=greedy),
-        TokenFate.NOT_REACHED: "An earlier token of this draft was rejected, or the answer ended before this one: "
-        "it was never judged and does not count as rejected.",
+        TokenFate.NOT_REACHED: _not_reached(token, verified),
         TokenFate.CORRECTION: f"The target's own token, in place of the one it rejected{_lead(token)}.",
         TokenFate.BONUS: f"The whole draft was accepted; the same verify gave the target's next token{_lead(token)}.",
         TokenFate.PENDING: "Drafted; the target has not verified it yet.",
-        TokenFate.PLAIN: f"The target's own token{_lead(token)}.{why}",
+        TokenFate.PLAIN: f"The target's own token{_lead(token)}.{_why_plain(verified)}",
     }
     return sentences[token.fate]
 
@@ -62,12 +63,67 @@ def figures(token: TokenReport, *, greedy: bool) -> list[tuple[str, str]]:
     return rows
 
 
+def round_figures(token: TokenReport, number: int, verified: RoundVerified | None) -> list[tuple[str, str]]:
+    """Return what the token's round, the `number`th from 0, says: what was foreseen, and what it took."""
+    if verified is None:
+        return [("Round", f"{number + 1}")]
+    rows = []
+    reasoning, place = verified.reasoning, _place(token, verified)
+    if reasoning is not None and place is not None and place < len(reasoning.acceptance):
+        chance = probability(reasoning.acceptance[place])
+        rows.append(("Foreseen", f"{chance} chance of being accepted" + (" once it is reached" if place else "")))
+    rows.append(("Round", f"{number + 1}, verified in {verified.verify_ms:.1f} ms"))
+    if reasoning is not None and verified.drafted:
+        expected = f"{reasoning.expected:.1f} tokens (E) for {_counted(reasoning.cost, 'plain step')} (C)"
+        rows.append(("It expected", f"{expected}; a plain step's time is worth {reasoning.rate:.1f} (\u03c1)"))
+    if verified.saved_ms:
+        change = "saved" if verified.saved_ms > 0 else "lost"
+        rows.append(("Against plain", f"about {abs(verified.saved_ms):.1f} ms {change}, estimated"))
+    if verified.audit is not None:
+        rows.append(("Audit", "held: the same when evaluated again, alone" if verified.audit else "failed"))
+    return rows
+
+
 def probability(value: float) -> str:
     """Return a probability in per cent, with more digits where it is small."""
     per_cent = 100 * value
     if per_cent == 0:
         return "0 %"
     return f"{per_cent:.1f} %" if per_cent >= 1 else f"{per_cent:.2g} %"
+
+
+def _place(token: TokenReport, verified: RoundVerified) -> int | None:
+    """Return the token's place in its draft, None for the target's own."""
+    return next((place for place, drafted in enumerate(verified.drafted) if drafted is token), None)
+
+
+def _n_submitted(verified: RoundVerified) -> int:
+    """Return how many drafted tokens were verified: all of them in traces older than that figure."""
+    own = verified.target_token
+    if own is not None and own.fate is TokenFate.PLAIN:
+        return 0
+    return verified.n_submitted or len(verified.drafted)
+
+
+def _not_reached(token: TokenReport, verified: RoundVerified | None) -> str:
+    place = None if verified is None else _place(token, verified)
+    if verified is None or place is None or place < _n_submitted(verified):
+        return f"An earlier token of this draft was rejected, or the answer ended before this one: {_NEVER_JUDGED}"
+    return f"Left out of the verify: not worth its row, or no verify of that width is exact; {_NEVER_JUDGED}"
+
+
+def _why_plain(verified: RoundVerified | None) -> str:
+    if verified is None:
+        return ""
+    if verified.drafted:
+        return " What was drafted in this round was left out of the verify."
+    why = verified.no_draft_reason
+    return f" Nothing was drafted in this round: {why}" if why else ""
+
+
+def _counted(n: float, thing: str) -> str:
+    shown = f"{n}" if isinstance(n, int) else f"{n:.1f}"
+    return f"{shown} {thing}{'' if shown in ('1', '1.0') else 's'}"
 
 
 def _rejected(token: TokenReport, *, greedy: bool) -> str:

@@ -391,5 +391,4 @@ def _card_content(place: Place[ShownMessage]) -> CardContent:
     entry = bisect_left(rounds, span.round, key=lambda verified: verified.round)
     if entry == len(rounds) or rounds[entry].round != span.round:
         return CardContent(span.report, span.round, place.owner.greedy)
-    verified = rounds[entry]
-    return CardContent(span.report, span.round, place.owner.greedy, verified.verify_ms, verified.no_draft_reason)
+    return CardContent(span.report, span.round, place.owner.greedy, rounds[entry])

@@ -30,7 +30,8 @@ _PROPORTIONAL = int(QTextBlockFormat.LineHeightTypes.ProportionalHeight.value)
 class ShownMessage:
     """A message as the transcript shows it. `trace` has an answer's tokens, `text` stands where there is none.
 
-    `greedy` says that the answer was made at temperature 0, where a token's score is its logit.
+    `greedy` says that the answer was made at temperature 0, where a token's score is its logit. `mode` is its Mode,
+    empty while that is not known.
     """
 
     heading: str
@@ -38,6 +39,7 @@ class ShownMessage:
     trace: Trace | None = None
     from_person: bool = False
     greedy: bool = False
+    mode: str = ""
     message_id: int | None = None
     remarks: tuple[str, ...] = ()  # above the text: what the model does not see
     notes: tuple[str, ...] = ()  # below it: how it ended, its figures
