@@ -36,6 +36,8 @@ class PairSettings:
     """Which models to load, and how. Changing any of it means loading again.
 
     `draft` is a GGUF file or None, `ngram` whether the chat's own text is drafted from; AUTO mixes both.
+    `n_gpu_layers` and `draft_n_gpu_layers` count from the model's end; `device` and `draft_device` name where they
+    go, as ggml does ("CUDA0", "CPU"), and leave the choice to llama.cpp when empty.
     `n_ctx` 0 takes the model's training context, at most 8,192 tokens. `n_threads` 0 and the caches' AUTO are what
     measures best, each model's cache for itself; `exact` says that the target's must be exact at any price.
     """
@@ -46,6 +48,9 @@ class PairSettings:
     n_ctx: int = 0
     n_threads: int = 0
     n_gpu_layers: int = 0
+    draft_n_gpu_layers: int = 0
+    device: str = ""
+    draft_device: str = ""
     kv_type: KvType = KvType.AUTO
     draft_kv_type: KvType = KvType.AUTO
     exact: bool = False
@@ -134,8 +139,8 @@ class Settings(BaseModel):
     @field_validator("pair")
     @classmethod
     def _pair_counts(cls, pair: PairSettings | None) -> PairSettings | None:
-        if pair is not None and min(pair.n_ctx, pair.n_threads) < 0:
-            raise ValueError("n_ctx and n_threads count from 0")
+        if pair is not None and min(pair.n_ctx, pair.n_threads, pair.n_gpu_layers, pair.draft_n_gpu_layers) < 0:
+            raise ValueError("contexts, threads and layers count from 0")
         return pair
 
     @field_serializer("pair")
@@ -149,6 +154,9 @@ class Settings(BaseModel):
             "n_ctx": pair.n_ctx,
             "n_threads": pair.n_threads,
             "n_gpu_layers": pair.n_gpu_layers,
+            "draft_n_gpu_layers": pair.draft_n_gpu_layers,
+            "device": pair.device,
+            "draft_device": pair.draft_device,
             "kv_type": pair.kv_type,
             "draft_kv_type": pair.draft_kv_type,
             "exact": pair.exact,

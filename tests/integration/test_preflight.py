@@ -377,12 +377,12 @@ def test_a_cancel_ends_the_child_at_once(settings: PairSettings, tmp_path: Path)
 
 
 def test_the_arguments_bring_the_settings_to_the_child(settings: PairSettings) -> None:
-    whole = replace(
-        settings, n_gpu_layers=3, kv_type=KvType.F16, draft_kv_type=KvType.F32, use_extra_buffers=False, exact=True
-    )
+    on_gpu = replace(settings, n_gpu_layers=3, draft_n_gpu_layers=2, device="CUDA0", draft_device="CPU")
+    whole = replace(on_gpu, kv_type=KvType.F16, draft_kv_type=KvType.F32, use_extra_buffers=False, exact=True)
     assert probe.arguments_for(whole) == [
         *("--target", str(settings.target), "--draft", str(settings.draft), "--n-ctx", "512", "--n-threads", "1"),
-        *("--n-gpu-layers", "3", "--kv-type", "f16", "--draft-kv-type", "f32", "--exact", "--no-extra-buffers"),
+        *("--n-gpu-layers", "3", "--draft-n-gpu-layers", "2", "--device", "CUDA0", "--draft-device", "CPU"),
+        *("--kv-type", "f16", "--draft-kv-type", "f32", "--exact", "--no-extra-buffers"),
     ]
 
 

@@ -153,7 +153,8 @@ def interrupt(at: int) -> Callable[[int], None]:
 def test_every_option_reaches_the_engine(terminal: Terminal) -> None:
     line = (
         "--k auto --temperature 0.5 --seed 5 --max-tokens 9 --mode exact --top-k 3 --top-p 0.5 --min-p 0.1 "
-        "--repeat-penalty 1.1 --stop A --stop B --ctx 400 --threads 2 --kv f16"
+        "--repeat-penalty 1.1 --stop A --stop B --ctx 400 --threads 2 --kv f16 "
+        "--gpu-layers 7 --draft-gpu-layers 3 --device CUDA0 --draft-device CPU"
     )
     status, _, _ = terminal.run("generate", "Hi", *PAIR, *line.split())
     (request,), (pair,) = terminal.decoder.requests, terminal.pairs
@@ -169,6 +170,10 @@ def test_every_option_reaches_the_engine(terminal: Terminal) -> None:
         ngram=True,
         n_ctx=400,
         n_threads=2,
+        n_gpu_layers=7,
+        draft_n_gpu_layers=3,
+        device="CUDA0",
+        draft_device="CPU",
         kv_type=KvType.F16,
         draft_kv_type=KvType.F16,
         exact=True,

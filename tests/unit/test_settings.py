@@ -30,7 +30,16 @@ ALL_CHANGED = Settings(
     highlight=Highlight.ACCEPTED,
     palette=Palette.SHAPES,
     color_scheme=ColorScheme.DARK,
-    pair=PairSettings(Path("/models/a b.gguf"), Path("/models/d.gguf"), n_ctx=2048, kv_type=KvType.F16),
+    pair=PairSettings(
+        Path("/models/a b.gguf"),
+        Path("/models/d.gguf"),
+        n_ctx=2048,
+        n_gpu_layers=12,
+        draft_n_gpu_layers=99,
+        device="CUDA0",
+        draft_device="CPU",
+        kv_type=KvType.F16,
+    ),
     last_conversation=9,
 )
 

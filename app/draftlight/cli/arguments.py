@@ -25,6 +25,10 @@ class Arguments(argparse.Namespace):
     ctx: int = 0
     threads: int = 0
     kv: str = "auto"
+    gpu_layers: int = 0
+    draft_gpu_layers: int = 0
+    device: str = ""
+    draft_device: str = ""
     # one answer
     prompt: str = ""
     raw: bool = False
@@ -135,6 +139,13 @@ def _add_pair(parser: argparse.ArgumentParser) -> None:
         default="auto",
         help="type of both caches; auto: what measures best",
     )
+    layers = _number(int, 0)
+    group.add_argument("--gpu-layers", type=layers, default=0, metavar="N", help="layers of the target on the GPU")
+    group.add_argument(
+        "--draft-gpu-layers", type=layers, default=0, metavar="N", help="layers of the draft model there"
+    )
+    group.add_argument("--device", default="", metavar="NAME", help="the target's GPU; `probe` lists them")
+    group.add_argument("--draft-device", default="", metavar="NAME", help="the draft model's")
 
 
 def _add_answer(parser: argparse.ArgumentParser) -> None:

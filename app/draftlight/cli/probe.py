@@ -12,7 +12,7 @@ from draftlight.cli.rendering import say_step
 from draftlight.engine.cancel import CancelToken
 from draftlight.engine.costs import StepCosts
 from draftlight.engine.events import ModelLoading
-from draftlight.llama.report import CacheTrial, Exactness, ModelProbe, Preflight, ProbeReport
+from draftlight.llama.report import CacheTrial, Device, Exactness, ModelProbe, Preflight, ProbeReport
 
 _LABEL = 10  # columns
 _MENTIONED = 0.2  # share of the processors in other hands
@@ -56,6 +56,8 @@ def _lines(found: Preflight) -> Iterable[str]:
     yield _labelled(
         "Memory", ", ".join(f"{name} {model.memory_bytes / 1e6:,.0f} MB" for name, model in _models(report))
     )
+    for label, device in zip(("Devices", *[""] * len(report.devices)), report.devices, strict=False):
+        yield _labelled(label, _device(device))
     yield _labelled("Weights", ", ".join(f"{name} in {_buffers(model)}" for name, model in _models(report)))
     for name, model in _models(report):
         yield ""
@@ -71,6 +73,11 @@ def _models(report: ProbeReport) -> Iterable[tuple[str, ModelProbe]]:
     yield "target", report.target
     if report.draft is not None:
         yield "draft model", report.draft
+
+
+def _device(device: Device) -> str:
+    memory = f"{device.memory_free / 1e9:,.1f} of {device.memory_total / 1e9:,.1f} GB free when measured"
+    return f"{device.name}: {device.description}, {memory}"
 
 
 def _trial(trial: CacheTrial) -> str:

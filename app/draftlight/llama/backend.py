@@ -4,7 +4,7 @@ import ctypes
 import os
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Self
@@ -13,7 +13,10 @@ import numpy as np
 
 from draftlight.engine.model import CannotRollBack, FloatArray
 from draftlight.errors import UserError
-from draftlight.llama.library import default_threads, native, native_log
+from draftlight.llama.devices import device_list
+from draftlight.llama.library import default_threads, native, native_function, native_log
+from draftlight.llama.pool import ThreadPool
+from draftlight.llama.threads import ThreadWatch
 from draftlight.llama.vocabulary import LlamaVocabulary
 from draftlight.settings import KvType, PairSettings
 
@@ -56,11 +59,29 @@ class ModelOptions:
     n_gpu_layers: int = 0
     kv_type: KvType = KvType.Q8_0
     use_extra_buffers: bool = True
+    device: str = ""
 
     @classmethod
-    def of_pair(cls, settings: PairSettings, kv_type: KvType) -> Self:
-        """Take the part of a pair's settings that holds for each of its models, beside the type of its own cache."""
-        return cls(settings.n_ctx, settings.n_threads, settings.n_gpu_layers, kv_type, settings.use_extra_buffers)
+    def of_target(cls, settings: PairSettings) -> Self:
+        """Take what a pair's settings say about its target model."""
+        return cls(
+            settings.n_ctx,
+            settings.n_threads,
+            settings.n_gpu_layers,
+            settings.kv_type,
+            settings.use_extra_buffers,
+            settings.device,
+        )
+
+    @classmethod
+    def of_draft(cls, settings: PairSettings) -> Self:
+        """Take what a pair's settings say about its draft model."""
+        return replace(
+            cls.of_target(settings),
+            n_gpu_layers=settings.draft_n_gpu_layers,
+            kv_type=settings.draft_kv_type,
+            device=settings.draft_device,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,20 +107,27 @@ class LlamaModel:
     would change under the model. forward() looks about once a second and raises UserError when either has happened.
 
     Attributes:
+        n_threads: how many the last pass used; as loaded, where no watch changes it.
         decode_seconds: time spent inside llama_decode until its logits were there, summed over all calls.
         n_past: tokens in the cache.
 
     """
 
-    def __init__(self, path: Path, options: ModelOptions, progress: Progress | None = None) -> None:
+    def __init__(
+        self, path: Path, options: ModelOptions, progress: Progress | None = None, watch: ThreadWatch | None = None
+    ) -> None:
         """Load the file. `progress` is told the fraction done and answers whether to go on.
 
-        Raises ModelNotLoaded, or LoadCancelled when `progress` answered False.
+        `watch` is told what passes take and says how many threads they use: those of the options at most, and always
+        as many without it. Raises ModelNotLoaded, or LoadCancelled when `progress` answered False.
         """
         self.path = path
         self._lib = native()
+        self._logits_of = native_function("llama_get_logits", ctypes.c_void_p, ctypes.c_void_p)
         self._model: object | None = None
         self._context: object | None = None
+        self._pool: ThreadPool | None = None
+        self._watch = watch
         self._batch: Any = None  # a ctypes structure
         self._damaged = False  # the cache could not be put back after a failed pass
         self._identity = _identity_of_readable(path)
@@ -111,6 +139,7 @@ class LlamaModel:
             self.n_ctx_train: int = self._lib.llama_model_n_ctx_train(self._model)
             self._n_ctx = min(options.n_ctx or DEFAULT_CONTEXT, self.n_ctx_train or DEFAULT_CONTEXT)
             self.n_threads = options.n_threads or default_threads()
+            self._pool = ThreadPool(self.n_threads) if self.n_threads > 1 else None
             self._make_context(options)
         except BaseException:
             self.close()
@@ -129,6 +158,9 @@ class LlamaModel:
         params = lib.llama_model_default_params()
         params.n_gpu_layers = options.n_gpu_layers
         params.use_extra_bufts = options.use_extra_buffers
+        devices = device_list(options.device)  # referenced until the load has returned
+        if devices is not None:
+            params.devices = ctypes.cast(devices, ctypes.c_void_p)
         stopped = False
 
         def report(fraction: float, _user_data: object) -> bool:
@@ -166,6 +198,8 @@ class LlamaModel:
                 "Choose a shorter context or the f16 cache.",
                 about_cache=True,
             )
+        if self._pool is not None:
+            self._pool.serve(context)
         self._context = context
         self._memory = lib.llama_get_memory(context)
 
@@ -227,18 +261,25 @@ class LlamaModel:
         self._batch.n_tokens = count
         native_log.forget_errors()
         started = time.perf_counter()
+        if self._watch is not None:
+            self.use_threads(self._watch.policy.begin(started))
         status = self._lib.llama_decode(self._context, self._batch)
         if status != 0:
             self._give_up(status)
-        if rows == 0:
-            self._lib.llama_synchronize(self._context)
-            self.decode_seconds += time.perf_counter() - started
-            self.n_past += count
-            return self._rows[:0]
-        pointer = self._lib.llama_get_logits(self._context)
-        self.decode_seconds += time.perf_counter() - started
+        # Both wait for the results, which on a GPU come after llama_decode has returned.
+        address = self._logits_of(self._context) if rows else self._lib.llama_synchronize(self._context)
+        ended = time.perf_counter()
+        self.decode_seconds += ended - started
+        if self._watch is not None:
+            self._watch.passed(ended, count, self.n_past, ended - started)
         self.n_past += count
-        return self._view(pointer)[:rows]
+        return self._view(address)[:rows] if rows else self._rows[:0]
+
+    def use_threads(self, n_threads: int) -> None:
+        """Compute with so many threads from now on: as many as it was loaded with at most."""
+        if n_threads != self.n_threads:
+            self.n_threads = n_threads
+            self._lib.llama_set_n_threads(self._context, n_threads, n_threads)
 
     def _check_call(self, count: int, rows: int) -> None:
         if self._context is None:
@@ -257,9 +298,8 @@ class LlamaModel:
             self._checked_at = now
             self.check_file()
 
-    def _view(self, pointer: object) -> FloatArray:
+    def _view(self, address: int) -> FloatArray:
         """Return llama.cpp's rows of logits as an array; made anew only when the buffer has moved."""
-        address = ctypes.addressof(pointer.contents)  # type: ignore[attr-defined]  # a ctypes pointer, untyped here
         if address != self._rows_address:
             memory = (ctypes.c_float * (MAX_ROWS * self._n_vocab)).from_address(address)
             self._rows = np.ctypeslib.as_array(memory).reshape(MAX_ROWS, self._n_vocab)
@@ -308,6 +348,9 @@ class LlamaModel:
         if self._context is not None:
             self._lib.llama_free(self._context)
             self._context = None
+        if self._pool is not None:
+            self._pool.close()
+            self._pool = None
         if self._batch is not None:
             self._lib.llama_batch_free(self._batch)
             self._batch = None

@@ -9,10 +9,12 @@ import logging
 import os
 import re
 from collections import deque
+from collections.abc import Callable
 from functools import cache
 from importlib import metadata
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import psutil
 
@@ -95,6 +97,33 @@ def native() -> ModuleType:
     bindings.llama_backend_init()
     native_log.hand_over()
     return bindings
+
+
+@cache
+def native_function(name: str, result: type | None, *arguments: type) -> Callable[..., Any]:
+    """Return a C function of llama.cpp's or ggml's that the bindings leave out. Raises AttributeError if unknown.
+
+    The types are ctypes' own; they are the caller's to get right (`llama.h`, `ggml.h`, `ggml-backend.h`).
+    """
+    for library in _libraries():
+        try:
+            function = library[name]  # a new object each time: nobody else's types are touched
+        except AttributeError:
+            continue
+        function.restype, function.argtypes = result, arguments
+        return function
+    raise AttributeError(f"llama.cpp has no function {name}")
+
+
+@cache
+def _libraries() -> tuple[ctypes.CDLL, ...]:
+    """Return libllama, and the libraries beneath it: on Windows a library does not show those beneath it."""
+    bindings = native()
+    folder: Path = bindings._base_path  # noqa: SLF001 - the bindings tell it in no other way
+    beneath = sorted(
+        path for path in folder.iterdir() if re.fullmatch(r"(lib)?ggml(-base)?\.(so|dll|dylib)", path.name)
+    )
+    return bindings._lib, *(ctypes.CDLL(str(path)) for path in beneath)  # noqa: SLF001 - as above
 
 
 @cache

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from draftlight.engine.cancel import CancelToken
 from draftlight.engine.context import Context
+from draftlight.engine.costs import StepCosts
 from draftlight.engine.decoding import SpeculativeDecoder
 from draftlight.engine.drafting.base import Drafter
 from draftlight.engine.drafting.model import ModelDrafter
@@ -18,7 +19,11 @@ from draftlight.engine.events import ModelLoading
 from draftlight.errors import UserError
 from draftlight.llama import preflight
 from draftlight.llama.backend import MAX_BATCH, LlamaModel, LoadCancelled, ModelOptions
+from draftlight.llama.devices import offload_notice
+from draftlight.llama.library import default_threads
+from draftlight.llama.preflight import BUSY
 from draftlight.llama.report import Preflight
+from draftlight.llama.threads import ThreadPolicy, ThreadWatch
 from draftlight.llama.trial import Stage
 from draftlight.llama.vocabulary import LlamaVocabulary
 from draftlight.settings import PairSettings
@@ -33,7 +38,7 @@ Check = Callable[[PairSettings, CancelToken], Iterator[Stage | Preflight]]
 class LoadedLlamaPair:
     """A ready pair. `settings` are those that work here: preflight may have changed them, and `notices` then say so.
 
-    What was measured of the pair is `decoder.facts`.
+    What was measured of the pair is `decoder.facts`; `threads.state` says how many threads it uses now, and why.
     """
 
     settings: PairSettings
@@ -41,6 +46,7 @@ class LoadedLlamaPair:
     vocabulary: LlamaVocabulary
     notices: tuple[str, ...]
     models: tuple[LlamaModel, ...]
+    threads: ThreadPolicy
 
     def close(self) -> None:
         """Free the models; the decoder and the vocabulary must not be used afterwards."""
@@ -70,8 +76,11 @@ def _load_pair(
 ) -> Generator[ModelLoading, None, LoadedLlamaPair]:
     checked = yield from _checked(settings, cancel, check)
     settings, notices, report = checked.settings, list(checked.notices), checked.report
-    options = ModelOptions.of_pair(settings, settings.kv_type)
-    target = loaded.enter_context((yield from _load_model(settings.target, options, cancel)))
+    if no_gpu := offload_notice(settings):
+        notices.append(no_gpu)
+    threads, costs, draft_costs = thread_policy(checked)
+    options = replace(ModelOptions.of_target(settings), n_threads=threads.n_threads)
+    target = loaded.enter_context((yield from _load_model(settings.target, options, threads.watch(costs), cancel)))
     if settings.n_ctx > target.n_ctx:
         notices.append(
             f"{target.path.name} was trained on contexts of {target.n_ctx:,} tokens, so its context is that long, "
@@ -85,15 +94,30 @@ def _load_pair(
         if settings.ngram:
             drafters.append(SuffixDrafter())
         if settings.draft is not None:
-            draft_options = replace(options, n_ctx=target.n_ctx, kv_type=settings.draft_kv_type)
-            draft = loaded.enter_context((yield from _load_model(settings.draft, draft_options, cancel)))
+            options = replace(ModelOptions.of_draft(settings), n_threads=threads.n_threads, n_ctx=target.n_ctx)
+            watch = threads.watch(draft_costs)
+            draft = loaded.enter_context((yield from _load_model(settings.draft, options, watch, cancel)))
             _require_same_vocabulary(target, draft)
             models.append(draft)
             context = Context(draft) if report.draft is None else Context(draft, report.draft.prefill_chunk)
             drafters.append(ModelDrafter(context, target.n_vocab))
     context = Context(target, min(report.target.prefill_chunk, report.exactness.prefill or MAX_BATCH))
     decoder = SpeculativeDecoder(context, drafters, target.vocabulary, report.facts)
-    return LoadedLlamaPair(settings, decoder, target.vocabulary, tuple(notices), tuple(models))
+    return LoadedLlamaPair(settings, decoder, target.vocabulary, tuple(notices), tuple(models), threads)
+
+
+def thread_policy(checked: Preflight) -> tuple[ThreadPolicy, StepCosts | None, StepCosts | None]:
+    """Return who decides on the threads, and what undisturbed passes of target and draft model cost, where known.
+
+    The count only ever changes where that changes no bit. What was measured beside busy programs is no measure: the
+    count is then open again, unless the person has set it.
+    """
+    report, n_threads = checked.report, checked.settings.n_threads
+    may_change = report.exactness.threads is not False
+    if report.others_busy <= BUSY:
+        draft_costs = None if report.draft is None else report.draft.costs
+        return ThreadPolicy(n_threads, may_change=may_change), report.target.costs, draft_costs
+    return ThreadPolicy(default_threads() if report.thread_trials else n_threads, may_change=may_change), None, None
 
 
 def _checked(settings: PairSettings, cancel: CancelToken, check: Check) -> Generator[ModelLoading, None, Preflight]:
@@ -106,7 +130,9 @@ def _checked(settings: PairSettings, cancel: CancelToken, check: Check) -> Gener
     raise LoadCancelled
 
 
-def _load_model(path: Path, options: ModelOptions, cancel: CancelToken) -> Generator[ModelLoading, None, LlamaModel]:
+def _load_model(
+    path: Path, options: ModelOptions, watch: ThreadWatch, cancel: CancelToken
+) -> Generator[ModelLoading, None, LlamaModel]:
     """Load one file on a thread of its own, so that its progress can be reported. Raises UserError, LoadCancelled."""
     step = f"Loading {path.name}"
     fractions: queue.SimpleQueue[float | None] = queue.SimpleQueue()
@@ -121,7 +147,7 @@ def _load_model(path: Path, options: ModelOptions, cancel: CancelToken) -> Gener
         return not (cancel.cancelled or abandoned.is_set())
 
     with ThreadPoolExecutor(1, thread_name_prefix="load-model") as pool:
-        future = pool.submit(LlamaModel, path, options, report)
+        future = pool.submit(LlamaModel, path, options, report, watch)
         future.add_done_callback(lambda _: fractions.put(None))
         try:
             yield ModelLoading(step, 0.0)

@@ -30,7 +30,7 @@ _FORMAT = 5  # raise it when what is measured or kept changes
 _BASE_LIMIT_SECONDS = 180.0
 _SLOWEST_DISK = 50e6  # bytes a second that loading is granted on top of that
 _HEADER_BYTES = 65536
-_BUSY = 0.3  # share of the processors in other hands from which on timings are not trusted for long
+BUSY = 0.3  # share of the processors in other hands from which on timings are not trusted for long
 _BUSY_KEPT_SECONDS = 60.0
 _LOOK_SECONDS = 0.2  # for which the machine is looked at
 
@@ -65,7 +65,7 @@ def run(
         limit_seconds = _BASE_LIMIT_SECONDS + sum(path.stat().st_size for path in _files(settings)) / _SLOWEST_DISK
     known = _recall(place, settings)
     if known is not None:
-        if not (known.is_from_a_busy_time and busy() <= _BUSY):
+        if not (known.is_from_a_busy_time and busy() <= BUSY):
             yield known.checked
             return
         as_asked = _open_choices(known.checked.settings, settings)
@@ -150,8 +150,8 @@ def _fallback(settings: PairSettings, failure: Failure) -> tuple[PairSettings, s
         return replace(settings, use_extra_buffers=False), "without repacked weights, which is slower,"
     if crashed and KvType.AUTO in {settings.kv_type, settings.draft_kv_type}:
         return replace(settings, kv_type=KvType.Q8_0, draft_kv_type=KvType.Q8_0), "with an 8-bit cache"
-    if settings.n_gpu_layers != 0 and failure.kind is not FailureKind.ENDED:
-        return replace(settings, n_gpu_layers=0), "on the processor alone"
+    if (settings.n_gpu_layers or settings.draft_n_gpu_layers) and failure.kind is not FailureKind.ENDED:
+        return replace(settings, n_gpu_layers=0, draft_n_gpu_layers=0), "on the processor alone"
     return None
 
 
@@ -197,7 +197,7 @@ class _Kept:
     @property
     def is_from_a_busy_time(self) -> bool:
         """Whether other programs disturbed what was measured, unless that was just now."""
-        return self.checked.report.others_busy > _BUSY and self.age > _BUSY_KEPT_SECONDS
+        return self.checked.report.others_busy > BUSY and self.age > _BUSY_KEPT_SECONDS
 
 
 def _recall(place: Path, settings: PairSettings) -> _Kept | None:

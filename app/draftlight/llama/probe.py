@@ -13,7 +13,7 @@ import re
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Self
 
@@ -23,6 +23,7 @@ from draftlight.engine.costs import DraftTrial
 from draftlight.errors import UserError
 from draftlight.llama.backend import ModelNotLoaded, ModelOptions
 from draftlight.llama.cache_choice import EXACT_PRICE, types_to_try
+from draftlight.llama.devices import devices
 from draftlight.llama.draft_trials import N_TRIALS, try_drafting
 from draftlight.llama.library import default_threads, library_version, system_info
 from draftlight.llama.measuring import TimeBox
@@ -86,8 +87,10 @@ def arguments_for(settings: PairSettings) -> list[str]:
     if settings.draft is not None:
         arguments += ["--draft", str(settings.draft)]
     arguments += ["--n-ctx", str(settings.n_ctx), "--n-threads", str(settings.n_threads)]
-    arguments += ["--n-gpu-layers", str(settings.n_gpu_layers), "--kv-type", settings.kv_type.value]
-    arguments += ["--draft-kv-type", settings.draft_kv_type.value]
+    arguments += ["--n-gpu-layers", str(settings.n_gpu_layers)]
+    arguments += ["--draft-n-gpu-layers", str(settings.draft_n_gpu_layers)]
+    arguments += ["--device", settings.device, "--draft-device", settings.draft_device]
+    arguments += ["--kv-type", settings.kv_type.value, "--draft-kv-type", settings.draft_kv_type.value]
     arguments += ["--exact"] if settings.exact else []
     return arguments if settings.use_extra_buffers else [*arguments, "--no-extra-buffers"]
 
@@ -100,6 +103,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--n-ctx", type=int, default=0)
     parser.add_argument("--n-threads", type=int, default=0)
     parser.add_argument("--n-gpu-layers", type=int, default=0)
+    parser.add_argument("--draft-n-gpu-layers", type=int, default=0)
+    parser.add_argument("--device", default="")
+    parser.add_argument("--draft-device", default="")
     parser.add_argument("--kv-type", type=KvType, default=KvType.AUTO)
     parser.add_argument("--draft-kv-type", type=KvType, default=KvType.AUTO)
     parser.add_argument("--no-extra-buffers", action="store_true")
@@ -112,6 +118,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         n_ctx=given.n_ctx,
         n_threads=given.n_threads,
         n_gpu_layers=given.n_gpu_layers,
+        draft_n_gpu_layers=given.draft_n_gpu_layers,
+        device=given.device,
+        draft_device=given.draft_device,
         kv_type=given.kv_type,
         draft_kv_type=given.draft_kv_type,
         use_extra_buffers=not given.no_extra_buffers,
@@ -138,8 +147,8 @@ def probe(settings: PairSettings, seconds: float = DEFAULT_SECONDS) -> ProbeRepo
     `seconds` is what measuring may take beyond the least that has to be known.
     """
     started = time.perf_counter()
-    target = _Tried.load(settings.target, settings, settings.kv_type)
-    draft = None if settings.draft is None else _Tried.load(settings.draft, settings, settings.draft_kv_type)
+    target = _Tried.load(settings.target, ModelOptions.of_target(settings))
+    draft = None if settings.draft is None else _Tried.load(settings.draft, ModelOptions.of_draft(settings))
     times, box = ProcessorTimes.now(), TimeBox(seconds)
     for tried in (target, draft):
         if tried is not None:
@@ -155,7 +164,7 @@ def probe(settings: PairSettings, seconds: float = DEFAULT_SECONDS) -> ProbeRepo
     draft_trials: tuple[DraftTrial, ...] = ()
     if draft is not None:
         draft.model.use_threads(target.model.n_threads)
-        types = types_to_try(settings.draft_kv_type, settings.n_gpu_layers)
+        types = types_to_try(settings.draft_kv_type, settings.draft_n_gpu_layers)
         draft_probe = draft.probe(draft.surveyor.survey_draft(types, free_memory, box.part(_DRAFT_SHARE)))
         draft_trials = _try_drafting(target, draft)
     report = ProbeReport(
@@ -166,6 +175,7 @@ def probe(settings: PairSettings, seconds: float = DEFAULT_SECONDS) -> ProbeRepo
         thread_trials=thread_trials,
         draft_trials=draft_trials,
         left_out=(*target.surveyor.left_out, *(() if draft is None else draft.surveyor.left_out)),
+        devices=devices(),
         seconds=time.perf_counter() - started,
         library=library_version(),
         system=system_info(),
@@ -194,15 +204,15 @@ class _Tried:
     memory_bytes: int
 
     @classmethod
-    def load(cls, path: Path, settings: PairSettings, kv_type: KvType) -> Self:
+    def load(cls, path: Path, options: ModelOptions) -> Self:
         """Load the file with the first type of cache that is not refused. Raises UserError."""
         say(f"loading {path.name}")
         before, started = psutil.Process().memory_info().rss, time.perf_counter()
-        types = types_to_try(kv_type, settings.n_gpu_layers)
+        types = types_to_try(options.kv_type, options.n_gpu_layers)
         for index, each in enumerate(types):
             try:
                 with _WeightBuffers() as buffers:
-                    model = ProbedModel(path, ModelOptions.of_pair(settings, each))
+                    model = ProbedModel(path, replace(options, kv_type=each))
                 break
             except ModelNotLoaded as refused:
                 if not refused.about_cache or index + 1 == len(types):

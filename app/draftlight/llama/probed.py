@@ -57,11 +57,6 @@ class ProbedModel(LlamaModel):
         """What a token that keep() saw takes in this cache."""
         return 0 if self._kept is None else len(self._kept) // self._n_kept
 
-    def use_threads(self, n_threads: int) -> None:
-        """Compute with so many threads from now on."""
-        self._lib.llama_set_n_threads(self._context, n_threads, n_threads)
-        self.n_threads = n_threads
-
     def keep(self) -> None:
         """Remember what the cache holds. Raises ModelNotLoaded where llama.cpp does not hand it out."""
         self._kept, self._n_kept = self._state(), self.n_past

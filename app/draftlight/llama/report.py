@@ -1,6 +1,7 @@
 """What was found out about a pair on this machine, as values. Whoever reads them needs no llama.cpp."""
 
 from dataclasses import dataclass
+from enum import StrEnum
 
 from draftlight.engine.costs import DraftTrial, PairFacts, StepCosts
 from draftlight.settings import KvType, PairSettings
@@ -10,6 +11,27 @@ CHUNK_SECONDS = 0.25  # half of what may pass until a stop has freed the engine
 CHUNKS = (512, 256, 128, 64, 32, 16, 8)  # tokens of a prompt that are fed at once
 _SMALLEST_CHUNK = 16  # smaller ones would make every prompt slow
 _CHUNK_CONTEXT = 4096  # tokens of context at which CHUNK_SECONDS holds
+
+
+class DeviceKind(StrEnum):
+    """What a device is, in the order of ggml_backend_dev_type."""
+
+    PROCESSOR = "processor"
+    GPU = "gpu"
+    INTEGRATED_GPU = "integrated_gpu"
+    ACCELERATOR = "accelerator"
+    SEVERAL = "several"
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """A device, and its memory in bytes: all of it, and what was free when it was looked at."""
+
+    name: str
+    description: str
+    kind: DeviceKind
+    memory_free: int
+    memory_total: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,8 +116,8 @@ class ModelProbe:
 class ProbeReport:
     """What was measured of a pair, by what, in how long, and under what load.
 
-    `left_out` are sentences on what there was no time for. `others_busy` is the share of all processors, 0 to 1, that
-    other programs used meanwhile.
+    `left_out` are sentences on what there was no time for; `devices` what this build of llama.cpp could compute on.
+    `others_busy` is the share of all processors, 0 to 1, that other programs used meanwhile.
     """
 
     target: ModelProbe
@@ -105,6 +127,7 @@ class ProbeReport:
     thread_trials: tuple[ThreadTrial, ...]
     draft_trials: tuple[DraftTrial, ...]
     left_out: tuple[str, ...] = ()
+    devices: tuple[Device, ...] = ()
     seconds: float = 0.0
     library: str = ""
     system: str = ""
