@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from PySide6.QtCore import Qt
+from PySide6.QtGui import QKeySequence, QShortcut
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QLineEdit, QListView
 from pytestqt.qtbot import QtBot
@@ -125,3 +126,18 @@ def test_a_chat_is_listed_also_where_the_search_hides_it(listed: Listed) -> None
     listed.search.setText("stones")
     assert listed.list.lists(listed.ids[0])
     assert not listed.list.lists(max(listed.ids) + 1)
+
+
+def test_escape_clears_the_search_and_stops_an_answer_only_from_an_empty_one(qtbot: QtBot, listed: Listed) -> None:
+    stopped: list[bool] = []
+    stop = QShortcut(QKeySequence(Qt.Key.Key_Escape), listed.list)
+    stop.activated.connect(lambda: stopped.append(True))
+    listed.list.activateWindow()
+    listed.search.setFocus()
+    qtbot.waitUntil(listed.search.hasFocus)
+    QTest.keyClicks(listed.search, "stones")
+    QTest.keyClick(listed.search, Qt.Key.Key_Escape)
+    assert listed.search.text() == ""
+    assert stopped == []
+    QTest.keyClick(listed.search, Qt.Key.Key_Escape)
+    assert stopped == [True]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from PySide6.QtCore import Qt
-from PySide6.QtGui import QAction
+from PySide6.QtGui import QAction, QTextCursor
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QComboBox, QMessageBox, QPushButton, QWidget
 from pytestqt.qtbot import QtBot
@@ -171,6 +171,27 @@ def test_a_draft_length_that_was_chosen_stays_with_every_pair(qtbot: QtBot, read
     assert (request.draft_length, request.mode) == (7, Mode.EXACT)
     opened.window.close()
     assert (opened.saved[-1].draft_length, opened.saved[-1].mode) == (7, Mode.EXACT)
+
+
+def test_why_a_very_long_first_message_has_no_answer_is_in_sight(qtbot: QtBot, ready: Callable[..., Opened]) -> None:
+    opened = ready(StoryDecoder(n_ctx=64))
+    opened.window.controller.send("too long " * 100_000)
+    opened.finish(qtbot)
+    view = opened.window.transcript
+    bar = view.verticalScrollBar()
+    qtbot.waitUntil(lambda: bar.maximum() > 0)
+    qtbot.wait(100)
+    assert "too long for the model" in view.toPlainText()[-300:]
+    end = QTextCursor(view.document())
+    end.movePosition(QTextCursor.MoveOperation.End)
+    assert view.viewport().rect().contains(view.cursorRect(end).center())
+
+
+def test_the_window_fits_a_small_screen_also_after_an_answer(qtbot: QtBot, ready: Callable[..., Opened]) -> None:
+    opened = ready()
+    opened.send("What is the capital of France?")
+    opened.finish(qtbot)
+    assert opened.window.minimumSizeHint().width() <= 1024
 
 
 def test_settings_that_cannot_be_saved_are_told_and_closing_goes_on(

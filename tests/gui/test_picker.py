@@ -12,6 +12,7 @@ from draftlight.engine.decoding import Mode
 from draftlight.library.scanner import list_models
 from draftlight.settings import DraftLength, Highlight, PairSettings, Settings
 from draftlight.ui.jobs import JobThread
+from draftlight.ui.models.lists import ModelList
 from draftlight.ui.models.picker import ModelPicker
 from unit.library.conftest import TOKENS, gguf_bytes, metadata
 
@@ -184,3 +185,22 @@ def test_every_field_has_a_name_for_screen_readers(build: Callable[..., ModelPic
     picker = build(folder)
     fields = [*picker.findChildren(QComboBox), *picker.findChildren(QSpinBox)]
     assert all(field.accessibleName() for field in fields)
+
+
+def test_a_name_that_is_too_long_loses_its_middle_and_the_tool_tip_has_all_of_it(
+    build: Callable[..., ModelPicker], folder: Path
+) -> None:
+    name = "Some-Model-135M-Instruct-with-a-long-name-Q4_1.gguf"
+    (folder / name).write_bytes(gguf_bytes())
+    picker = build(folder, name)
+    picker.resize(1024, 60)
+    targets = combo(picker, "Target")
+    assert isinstance(targets, ModelList)
+    targets.setFixedWidth(160)
+    assert targets.shown.startswith("Some")
+    assert targets.shown.endswith("Q4_1")
+    assert "…" in targets.shown
+    assert name.removesuffix(".gguf") in targets.toolTip()
+    assert not targets.grab().isNull()
+    targets.setFixedWidth(900)
+    assert targets.shown == name.removesuffix(".gguf"), "its size stands in the opened list alone"

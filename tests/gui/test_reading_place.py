@@ -3,6 +3,7 @@
 import pytest
 from PySide6.QtCore import QPoint
 from PySide6.QtGui import QTextCursor
+from pytestqt.qtbot import QtBot
 
 from draftlight.chat.trace import Trace
 from draftlight.settings import ColorScheme, Highlight, Palette
@@ -133,3 +134,16 @@ def test_an_empty_chat_can_be_drawn_anew(view: TranscriptView) -> None:
     view.set_highlight(Highlight.OFF)
     assert view.toPlainText() == ""
     assert view.place_at(QPoint(5, 5)) is None
+
+
+def test_a_window_that_is_made_smaller_keeps_the_end_in_sight_and_a_reader_further_up_in_place(
+    qtbot: QtBot, view: TranscriptView
+) -> None:
+    view.show_messages([answer(STORY * 60)])
+    bar = view.verticalScrollBar()
+    view.resize(500, 400)
+    qtbot.waitUntil(lambda: bar.value() == bar.maximum() > 0)
+    bar.setValue(10)
+    view.resize(900, 600)
+    qtbot.wait(20)
+    assert bar.value() < bar.maximum()

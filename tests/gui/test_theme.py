@@ -8,7 +8,7 @@ from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
 from draftlight.engine.events import TokenFate
-from draftlight.settings import ColorScheme, Palette
+from draftlight.settings import ColorScheme, Highlight, Palette
 from draftlight.ui.theme import FATE_NAMES, Legend, Theme, fate_colours, scheme_colours, token_format
 
 EVERY_LOOK = list(product(Palette, (False, True)))
@@ -95,3 +95,18 @@ def test_the_legend_names_every_fate_that_is_drawn(qtbot: QtBot, theme: Theme) -
     assert legend.sizeHint().width() > 100
     for fate in set(TokenFate) - {TokenFate.PLAIN}:
         assert FATE_NAMES[fate] in legend.accessibleDescription()
+
+
+def test_the_legend_names_only_what_the_highlight_mode_marks(qtbot: QtBot, theme: Theme) -> None:
+    legend = Legend(theme)
+    qtbot.addWidget(legend)
+    whole = legend.sizeHint().width()
+    legend.show_mode(Highlight.ACCEPTED)
+    assert FATE_NAMES[TokenFate.ACCEPTED] in legend.accessibleDescription()
+    assert FATE_NAMES[TokenFate.REJECTED] not in legend.accessibleDescription()
+    assert legend.sizeHint().width() < whole
+    legend.show_mode(Highlight.OFF)
+    assert legend.isHidden()
+    legend.show_mode(Highlight.ALL)
+    assert FATE_NAMES[TokenFate.REJECTED] in legend.accessibleDescription()
+    assert not legend.isHidden()

@@ -97,7 +97,7 @@ def test_the_card_tells_what_was_foreseen_and_what_a_round_was_worth(around: QWi
     card = TokenCard(theme, around)
     card.open_at(CardContent(REJECTED, 4, greedy=False, verified=verified), QRect(100, 100, 50, 20))
     text = told(card)
-    assert "62.0 % chance of being accepted once it is reached" in text
+    assert "62.0 % chance, if it is reached" in text
     assert (
         "2.4 tokens (E) for 1.6 plain steps (C); a plain step's time is worth 1.2 (\N{GREEK SMALL LETTER RHO})" in text
     )
@@ -144,3 +144,28 @@ def test_white_space_and_half_characters_are_made_visible() -> None:
 
 def test_small_probabilities_keep_their_digits() -> None:
     assert [probability(value) for value in (1.0, 0.123, 0.00042, 0.0)] == ["100.0 %", "12.3 %", "0.042 %", "0 %"]
+
+
+def test_a_card_that_is_open_already_has_room_for_the_next_token(around: QWidget, theme: Theme) -> None:
+    own = VERIFIED.target_token
+    assert own is not None
+    contents = [CardContent(token, 4, greedy=False, verified=VERIFIED) for token in (own, REJECTED)]
+    fresh = TokenCard(theme, around)
+    fresh.open_at(contents[1], QRect(0, 0, 9, 9))
+    card = TokenCard(theme, around)
+    for content in contents:
+        card.open_at(content, QRect(0, 0, 9, 9))
+    assert card.height() == fresh.height()
+
+
+def test_a_card_with_little_room_shows_fewer_alternatives(around: QWidget, theme: Theme) -> None:
+    around.resize(900, 460)
+    card = TokenCard(theme, around)
+    reasoning = Reasoning((0.9, 0.62, 0.3), 2.4, 1.6, 1.25)
+    verified = replace(VERIFIED, n_submitted=2, reasoning=reasoning, saved_ms=6.0)
+    card.open_at(CardContent(REJECTED, 4, greedy=False, verified=verified), QRect(100, 100, 50, 20))
+    assert around.rect().contains(card.geometry())
+    bars = card.findChild(ProbabilityBars)
+    assert bars is not None
+    assert bars.accessibleDescription().startswith("␣Paris")
+    assert 2 <= len(bars.accessibleDescription().split(";")) < 6

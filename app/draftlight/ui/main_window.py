@@ -24,7 +24,6 @@ from draftlight.settings import (
     SHOWN_LENGTH,
     ColorScheme,
     DraftLength,
-    Highlight,
     PairSettings,
     Palette,
     Settings,
@@ -82,7 +81,7 @@ class MainWindow(QMainWindow):
         self.transcript.set_highlight(self._settings.highlight)
         self.welcome = Welcome(theme, models_dirs()[-1], self)
         self.legend = Legend(theme, self)
-        self.legend.setVisible(self._settings.highlight is not Highlight.OFF)
+        self.legend.show_mode(self._settings.highlight)
         self.composer = Composer(self)
         self.status = StatusBar(self)
         self.notices = NoticeBar(self)
@@ -320,7 +319,7 @@ class MainWindow(QMainWindow):
             sampling=sampling, mode=self.picker.mode, highlight=self.picker.highlight
         )
         self.transcript.set_highlight(self.picker.highlight)
-        self.legend.setVisible(self.picker.highlight is not Highlight.OFF)
+        self.legend.show_mode(self.picker.highlight)
         self._saving.start()
 
     @Slot()

@@ -12,7 +12,7 @@ from PySide6.QtGui import QBrush, QColor, QPainter, QPaintEvent, QPalette, QText
 from PySide6.QtWidgets import QApplication, QSizePolicy, QWidget
 
 from draftlight.engine.events import TokenFate
-from draftlight.settings import ColorScheme, Palette
+from draftlight.settings import ColorScheme, Highlight, Palette
 
 PALETTE_NAMES = {
     Palette.TEXTBOOK: "Textbook green and red",
@@ -317,19 +317,24 @@ _LEGEND = (
 
 
 class Legend(QWidget):
-    """One line that shows each fate as it is drawn in the text."""
+    """One line that shows each fate as it is drawn in the text: under ACCEPTED there is but one."""
 
     def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
         """Draw the theme's formats, and again whenever they change."""
         super().__init__(parent)
         self._theme = theme
+        self._fates: tuple[TokenFate, ...] = _LEGEND
         self._document = QTextDocument(self)
         self._document.setDocumentMargin(2)
         self.setAccessibleName("What the marks mean")
-        self.setAccessibleDescription("; ".join(f"{FATE_NAMES[fate]}: {FATE_MEANINGS[fate]}" for fate in _LEGEND))
-        self.setToolTip("\n".join(f"{FATE_NAMES[fate]}: {FATE_MEANINGS[fate]}" for fate in _LEGEND))
         self.setSizePolicy(QSizePolicy.Policy.Fixed, QSizePolicy.Policy.Fixed)
         theme.changed.connect(self.draw_again)
+        self.draw_again()
+
+    def show_mode(self, mode: Highlight) -> None:
+        """Name what this mode marks; where it marks nothing there is no legend."""
+        self._fates = (TokenFate.ACCEPTED,) if mode is Highlight.ACCEPTED else _LEGEND
+        self.setVisible(mode is not Highlight.OFF)
         self.draw_again()
 
     @Slot()
@@ -338,7 +343,10 @@ class Legend(QWidget):
         self._document.clear()
         self._document.setDefaultFont(self.font())
         cursor = QTextCursor(self._document)
-        for place, fate in enumerate(_LEGEND):
+        meanings = [f"{FATE_NAMES[fate]}: {FATE_MEANINGS[fate]}" for fate in self._fates]
+        self.setAccessibleDescription("; ".join(meanings))
+        self.setToolTip("\n".join(meanings))
+        for place, fate in enumerate(self._fates):
             cursor.insertText("   " if place else "", QTextCharFormat())
             cursor.insertText(f" {FATE_NAMES[fate]} ", self._theme.formats.get(fate, QTextCharFormat()))
         self.updateGeometry()

@@ -3,9 +3,10 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
+from typing import cast
 
-from PySide6.QtCore import QItemSelection, QModelIndex, QPoint, QSortFilterProxyModel, Qt, QTimer, Signal, Slot
-from PySide6.QtGui import QAction, QKeySequence, QStandardItem, QStandardItemModel
+from PySide6.QtCore import QEvent, QItemSelection, QModelIndex, QPoint, QSortFilterProxyModel, Qt, QTimer, Signal, Slot
+from PySide6.QtGui import QAction, QKeyEvent, QKeySequence, QStandardItem, QStandardItemModel
 from PySide6.QtWidgets import (
     QAbstractItemView,
     QFrame,
@@ -29,6 +30,26 @@ _UNDO_MS = 15_000
 _UNTITLED = "New chat"
 
 
+class SearchField(QLineEdit):
+    """A line that Escape empties; only from an empty one does it reach the window's Stop."""
+
+    def event(self, event: QEvent) -> bool:
+        """Keep Escape from the window while there is something to clear."""
+        if event.type() is QEvent.Type.ShortcutOverride and self.text():
+            pressed = cast("QKeyEvent", event)
+            if pressed.key() == Qt.Key.Key_Escape:
+                event.accept()
+                return True
+        return super().event(event)
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        """Clear on Escape."""
+        if event.key() == Qt.Key.Key_Escape and self.text():
+            self.clear()
+        else:
+            super().keyPressEvent(event)
+
+
 class ConversationList(QWidget):
     """All conversations, the newest first. Deleting asks nothing, because it can be undone."""
 
@@ -49,7 +70,7 @@ class ConversationList(QWidget):
         self._found.setSourceModel(self._model)
         self._found.setFilterRole(_SEARCHED)
         self._found.setFilterCaseSensitivity(Qt.CaseSensitivity.CaseInsensitive)
-        self._search = QLineEdit(self)
+        self._search = SearchField(self)
         self._view = QListView(self)
         self._nothing = QLabel("", self)
         self._undo_bar = QFrame(self)

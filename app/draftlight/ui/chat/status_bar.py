@@ -1,5 +1,7 @@
 """The bottom line: what is going on, the figures of the last answer, how full the context is."""
 
+from PySide6.QtCore import QSize
+from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QProgressBar, QWidget
 
 from draftlight.chat.figures import NEAR_TIE, equality, speed_up
@@ -17,8 +19,14 @@ _MEANINGS = {
 }
 
 
+_DISPENSABLE = ("efficiency", "accepted", "equality", "speed_up")  # the first to go where there is no room
+_SPACING = 20
+
+
 class StatusBar(QFrame):
-    """Tells, never asks."""
+    """Tells, never asks. In a narrow window it tells less: what it leaves out stands below the answer."""
+
+    _told: tuple[str, ...] = ()  # the class's: Qt may resize a bar whose own attributes Python has already let go
 
     def __init__(self, parent: QWidget | None = None) -> None:
         """Start with nothing measured."""
@@ -33,7 +41,7 @@ class StatusBar(QFrame):
         self._gauge.setAccessibleName("Context used")
         layout = QHBoxLayout(self)
         layout.setContentsMargins(16, 7, 16, 7)
-        layout.setSpacing(20)
+        layout.setSpacing(_SPACING)
         layout.addWidget(self._state, 1)
         for name, label in self._figures.items():
             label.setToolTip(_MEANINGS[name])
@@ -47,6 +55,7 @@ class StatusBar(QFrame):
     def show_state(self, sentence: str) -> None:
         """Say what is going on."""
         self._state.setText(sentence)
+        self._fit()
 
     def show_stats(self, stats: SpeculationStats, mode: str = "") -> None:
         """Show the figures of an answer made in that mode; before its first round there are none."""
@@ -55,8 +64,8 @@ class StatusBar(QFrame):
         self._figures["efficiency"].setText(efficiency(stats))
         self._figures["equality"].setText(equality(stats, mode))
         self._figures["speed_up"].setText(speed_up(stats) or "speed-up not measured yet")
-        for label in self._figures.values():
-            label.setVisible(stats.n_rounds > 0 and bool(label.text()))
+        self._told = tuple(name for name, label in self._figures.items() if stats.n_rounds > 0 and label.text())
+        self._fit()
 
     def show_context(self, used: int, size: int) -> None:
         """Show how many tokens of the context are in use; a size of 0 hides the gauge."""
@@ -67,8 +76,32 @@ class StatusBar(QFrame):
             self._gauge.setValue(min(used, size))
             self._gauge_text.setText(f"context {used:,} of {size:,}")
             self._gauge.setAccessibleDescription(self._gauge_text.text())
+        self._fit()
+
+    def minimumSizeHint(self) -> QSize:
+        """Never hold the window open: it shows what fits."""
+        return QSize(0, super().minimumSizeHint().height())
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        """Show what fits."""
+        super().resizeEvent(event)
+        if self._told:
+            self._fit()
+
+    def _fit(self) -> None:
+        """Hide figures, the dispensable ones first, until the rest has room."""
+        told = set(self._told)
+        always = [widget for widget in (self._state, self._gauge_text, self._gauge) if not widget.isHidden()]
+        for name in ("", *_DISPENSABLE):
+            told.discard(name)
+            shown = [*always, *(self._figures[each] for each in told)]
+            needed = sum(min(widget.sizeHint().width(), widget.maximumWidth()) + _SPACING for widget in shown)
+            if needed + _SPACING <= self.width():
+                break
+        for name, label in self._figures.items():
+            label.setVisible(name in told)
 
     @property
     def text(self) -> str:
-        """Everything that is shown, as one line."""
+        """Everything there is to tell, as one line."""
         return " · ".join([self._state.text(), *filter(None, (label.text() for label in self._figures.values()))])

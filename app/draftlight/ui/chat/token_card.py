@@ -1,7 +1,9 @@
 """The card that opens over a token: its fate and why, its figures, and both models' likeliest tokens as paired bars."""
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import ceil
 
 from PySide6.QtCore import QPoint, QRect, QRectF, QSize, Qt
 from PySide6.QtGui import QBrush, QColor, QFont, QFontDatabase, QPainter, QPaintEvent, QPen
@@ -9,10 +11,13 @@ from PySide6.QtWidgets import QFrame, QGridLayout, QLabel, QSizePolicy, QVBoxLay
 
 from draftlight.engine.events import Alternative, RoundVerified, TokenFate, TokenReport
 from draftlight.ui.chat.token_facts import figures, probability, reason, round_figures, title, visible
+from draftlight.ui.chat.token_runs import Place
+from draftlight.ui.chat.transcript_document import ShownMessage
 from draftlight.ui.theme import Theme
 
 _WIDTH = 400
 _GAP = 6
+_FEWEST_ROWS = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +28,15 @@ class CardContent:
     round: int
     greedy: bool
     verified: RoundVerified | None = None
+
+
+def card_content(place: Place[ShownMessage]) -> CardContent:
+    """Gather what the card shows of a place: the token, and its round where that is known already."""
+    span = place.owner.spans[place.number]
+    rounds = place.owner.trace.rounds if place.owner.trace is not None else ()
+    entry = bisect_left(rounds, span.round, key=lambda verified: verified.round)
+    known = entry < len(rounds) and rounds[entry].round == span.round
+    return CardContent(span.report, span.round, place.owner.greedy, rounds[entry] if known else None)
 
 
 class ProbabilityBars(QWidget):
@@ -41,8 +55,8 @@ class ProbabilityBars(QWidget):
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
         self.setAccessibleName("Likeliest tokens of both models")
 
-    def show_tops(self, target: Sequence[Alternative], draft: Sequence[Alternative]) -> None:
-        """Show the union of both lists, the likeliest for the target first."""
+    def show_tops(self, target: Sequence[Alternative], draft: Sequence[Alternative], too_high: int = 0) -> None:
+        """Show the union of both lists, the likeliest for the target first; at least so many pixels less of it."""
         by_target = {item.id: item for item in target}
         by_draft = {item.id: item for item in draft}
         self._drafted = bool(draft)
@@ -51,6 +65,7 @@ class ProbabilityBars(QWidget):
             p = by_target[item.id].probability if item.id in by_target else None
             q = by_draft[item.id].probability if item.id in by_draft else None
             self._rows.append((visible(item.text), p, q))
+        del self._rows[max(_FEWEST_ROWS, len(self._rows) - ceil(too_high / self._ROW)) :]
         self.setAccessibleDescription("; ".join(self._sentence(row) for row in self._rows))
         self.setVisible(bool(self._rows))
         self.updateGeometry()
@@ -156,6 +171,10 @@ class TokenCard(QFrame):
         self.setAccessibleName(f"Token {visible(token.text)}: {self._title.text()}")
         self.setAccessibleDescription(" ".join((self._reason.text(), *(f"{name}: {value}." for name, value in rows))))
         self.adjustSize()
+        too_high = self.height() - self._around.height() + 2 * _GAP
+        if too_high > 0:
+            self._bars.show_tops(token.target_top, token.draft_top, too_high)
+            self.adjustSize()
         self._move_beside(place)
         self.show()
         self.raise_()
@@ -183,6 +202,8 @@ class TokenCard(QFrame):
             shown.setWordWrap(True)
             self._grid.addWidget(label, number, 0, Qt.AlignmentFlag.AlignTop)
             self._grid.addWidget(shown, number, 1)
+            for made in (label, shown):
+                made.show()  # else Qt shows it later, and an open card is measured without it
 
     def _move_beside(self, place: QRect) -> None:
         """Stand below the token, else above it, else at its side: never on it."""

@@ -71,7 +71,7 @@ def round_figures(token: TokenReport, number: int, verified: RoundVerified | Non
     reasoning, place = verified.reasoning, _place(token, verified)
     if reasoning is not None and place is not None and place < len(reasoning.acceptance):
         chance = probability(reasoning.acceptance[place])
-        rows.append(("Foreseen", f"{chance} chance of being accepted" + (" once it is reached" if place else "")))
+        rows.append(("Foreseen", f"{chance} chance" + (", if it is reached" if place else "")))
     rows.append(("Round", f"{number + 1}, verified in {verified.verify_ms:.1f} ms"))
     if reasoning is not None and verified.drafted:
         expected = f"{reasoning.expected:.1f} tokens (E) for {_counted(reasoning.cost, 'plain step')} (C)"

@@ -1,7 +1,6 @@
 """The conversation as it is read: scrolls, copies, and tells about the token under the mouse or the keyboard."""
 
 import time
-from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
@@ -20,7 +19,7 @@ from PySide6.QtGui import (
 from PySide6.QtWidgets import QFrame, QTextBrowser, QTextEdit, QWidget
 
 from draftlight.settings import Highlight
-from draftlight.ui.chat.token_card import CardContent, TokenCard
+from draftlight.ui.chat.token_card import TokenCard, card_content
 from draftlight.ui.chat.token_runs import Place
 from draftlight.ui.chat.transcript_document import ShownMessage, TranscriptDocument
 from draftlight.ui.theme import Theme
@@ -68,7 +67,10 @@ class TranscriptView(QTextBrowser):
         self._hover.setSingleShot(True)
         self._hover.setInterval(_HOVER_MS)
         self._hover.timeout.connect(self._open_card)
+        self._following = True
         self.verticalScrollBar().valueChanged.connect(self.close_card)
+        self.verticalScrollBar().valueChanged.connect(self._note_place)
+        self.verticalScrollBar().rangeChanged.connect(self._follow)
         theme.changed.connect(self._draw_again)
 
     @property
@@ -256,7 +258,7 @@ class TranscriptView(QTextBrowser):
         if place is None or place.number >= len(place.owner.spans):
             return
         self._mark(place)
-        self._card.open_at(_card_content(place), self._rectangle(place).translated(self.viewport().pos()))
+        self._card.open_at(card_content(place), self._rectangle(place).translated(self.viewport().pos()))
 
     @Slot()
     def _draw_again(self) -> None:
@@ -379,16 +381,16 @@ class TranscriptView(QTextBrowser):
         bar = self.verticalScrollBar()
         return bar.value() >= bar.maximum() - _AT_BOTTOM
 
+    @Slot()
+    def _note_place(self) -> None:
+        self._following = self._at_bottom()
+
+    @Slot()
+    def _follow(self) -> None:
+        """Stay at the end while Qt lays a long text out, which goes on after it was put there."""
+        if self._following:
+            self._to_bottom()
+
     def _to_bottom(self) -> None:
         bar = self.verticalScrollBar()
         bar.setValue(bar.maximum())
-
-
-def _card_content(place: Place[ShownMessage]) -> CardContent:
-    """Gather what the card shows: the token, and its round where that is known already."""
-    span = place.owner.spans[place.number]
-    rounds = place.owner.trace.rounds if place.owner.trace is not None else ()
-    entry = bisect_left(rounds, span.round, key=lambda verified: verified.round)
-    if entry == len(rounds) or rounds[entry].round != span.round:
-        return CardContent(span.report, span.round, place.owner.greedy)
-    return CardContent(span.report, span.round, place.owner.greedy, rounds[entry])

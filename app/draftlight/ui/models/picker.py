@@ -3,18 +3,15 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import cast
 
-from PySide6.QtCore import QSignalBlocker, Qt, Signal, Slot
-from PySide6.QtGui import QStandardItem, QStandardItemModel
+from PySide6.QtCore import Qt, Signal, Slot
+from PySide6.QtGui import QStandardItem
 from PySide6.QtWidgets import (
     QCheckBox,
-    QComboBox,
     QDoubleSpinBox,
     QFrame,
     QHBoxLayout,
     QLabel,
-    QSizePolicy,
     QSpinBox,
     QVBoxLayout,
     QWidget,
@@ -34,6 +31,7 @@ from draftlight.settings import (
 )
 from draftlight.ui.jobs import Job, JobThread, Work
 from draftlight.ui.models.listing import DraftsChecked, ListModels, ModelsFound, check_drafts, find_models
+from draftlight.ui.models.lists import VALUE, ChoiceList, ModelList, model_item
 
 HIGHLIGHT_NAMES = {
     Highlight.ALL: "All drafts",
@@ -50,12 +48,9 @@ _MODES: dict[AskedMode, tuple[str, str]] = {
     Mode.EXACT: ("Exact", "Only verifies whose figures have the same bits as plain decoding: the same text, always"),
     Mode.FAST: ("Fast", "Any verify: the same text up to near-ties, which are counted below each answer"),
 }
-_VALUE = Qt.ItemDataRole.UserRole
 _LARGEST_SPIN = 2**31 - 1
-_POPUP_WIDTH = 560
 _WITH_NGRAMS = "Under Auto it drafts together with n-grams, at a fixed length alone."
 _FIELD_HEIGHT = 28
-_LONGEST_REASON = 64  # characters in the list; the tool tip has all of it
 
 
 class ModelPicker(QFrame):
@@ -81,14 +76,14 @@ class ModelPicker(QFrame):
         self._models: tuple[ModelFile, ...] = ()
         self._checked: DraftsChecked | None = None
         self._checking: Job | None = None
-        self._targets = _combo("Target", "The target model: its answer is what you get, whatever drafts for it")
-        self._drafts = _combo("Draft", "Who proposes tokens for the target to verify")
-        self._length = _combo("Draft length", "How many tokens are drafted in each round: K")
-        self._mode = _combo("Mode", "How strictly the text must equal plain decoding's")
+        self._targets = ModelList("Target", "The target model: its answer is what you get, whatever drafts for it")
+        self._drafts = ModelList("Draft", "Who proposes tokens for the target to verify")
+        self._length = ChoiceList("Draft length", "How many tokens are drafted in each round: K")
+        self._mode = ChoiceList("Mode", "How strictly the text must equal plain decoding's")
         self._temperature = QDoubleSpinBox(self)
         self._seed = QSpinBox(self)
-        self._fresh = QCheckBox("new each time", self)
-        self._highlight = _combo("Highlight", "Which tokens are marked in the text (Ctrl+G)")
+        self._fresh = QCheckBox("new", self)
+        self._highlight = ChoiceList("Highlight", "Which tokens are marked in the text (Ctrl+G)")
         self._fill_fixed(settings)
         self._arrange()
         self._targets.activated.connect(self._choose)
@@ -103,13 +98,13 @@ class ModelPicker(QFrame):
     @property
     def draft_length(self) -> DraftLength:
         """K, 0 drafts nothing; or "auto"."""
-        length: DraftLength = self._length.currentData(_VALUE)
+        length: DraftLength = self._length.currentData(VALUE)
         return length
 
     @property
     def mode(self) -> AskedMode:
         """How strictly the text must equal plain decoding's."""
-        mode = str(self._mode.currentData(_VALUE))
+        mode = str(self._mode.currentData(VALUE))
         return "auto" if mode == "auto" else Mode(mode)
 
     @property
@@ -125,7 +120,7 @@ class ModelPicker(QFrame):
     @property
     def highlight(self) -> Highlight:
         """Which tokens are marked."""
-        return Highlight(self._highlight.currentData(_VALUE))
+        return Highlight(self._highlight.currentData(VALUE))
 
     @property
     def models(self) -> Sequence[ModelFile]:
@@ -173,16 +168,16 @@ class ModelPicker(QFrame):
         self._targets.showPopup()
 
     def _fill_fixed(self, settings: Settings) -> None:
-        _add_choice(self._length, "Auto", "auto", _AUTO_LENGTH)
-        _add_choice(self._length, "Off", 0, "Nothing is drafted: plain decoding")
+        self._length.add("Auto", "auto", _AUTO_LENGTH)
+        self._length.add("Off", 0, "Nothing is drafted: plain decoding")
         for length in range(1, MAX_DRAFT_LENGTH + 1):
-            _add_choice(self._length, f"Show {length}", length, _FIXED_LENGTH)
+            self._length.add(f"Show {length}", length, _FIXED_LENGTH)
         self.show_draft_length("auto" if settings.draft_length is None else settings.draft_length)
         for mode, (name, meaning) in _MODES.items():
-            _add_choice(self._mode, name, mode, meaning)
+            self._mode.add(name, mode, meaning)
         self._mode.setCurrentIndex(list(_MODES).index(settings.mode))
         for highlight, label in HIGHLIGHT_NAMES.items():
-            self._highlight.addItem(label, highlight)
+            self._highlight.add(label, highlight)
         self._highlight.setCurrentIndex(self._highlight.findData(settings.highlight))
         self._temperature.setRange(0.0, 5.0)
         self._temperature.setSingleStep(0.1)
@@ -193,12 +188,14 @@ class ModelPicker(QFrame):
         self._seed.setToolTip("The same seed gives the same answer to the same question")
         self._seed.setEnabled(False)
         self._fresh.setChecked(True)
+        self._fresh.setAccessibleName("New seed each time")
+        self._fresh.setToolTip("A new seed for each answer")
         self._refill()
 
     def _arrange(self) -> None:
         row = QHBoxLayout(self)
         row.setContentsMargins(16, 8, 16, 10)
-        row.setSpacing(14)
+        row.setSpacing(10)
         seed = QWidget(self)
         inside = QHBoxLayout(seed)
         inside.setContentsMargins(0, 0, 0, 0)
@@ -230,24 +227,25 @@ class ModelPicker(QFrame):
         targets = [self._target_item(model) for model in self._models]
         known = {model.path for model in self._models}
         if self._pair is not None and self._pair.target not in known:
-            targets.insert(0, _item(_name(self._pair.target), str(self._pair.target), str(self._pair.target)))
+            targets.insert(0, model_item(_name(self._pair.target), str(self._pair.target), str(self._pair.target)))
         if not targets:
-            targets = [_item("No model found", "", "Open a GGUF file from the File menu", enabled=False)]
-        _fill(self._targets, targets, "" if self._pair is None else str(self._pair.target))
-        _fill(self._drafts, self._draft_items(known), self._chosen_draft())
+            targets = [model_item("No model found", "", "Open a GGUF file from the File menu", enabled=False)]
+        self._targets.show_items(targets, "" if self._pair is None else str(self._pair.target))
+        self._drafts.show_items(self._draft_items(known), self._chosen_draft())
         self._drafts.setEnabled(self._pair is not None)
 
     def _target_item(self, model: ModelFile) -> QStandardItem:
         reason = model.why_not_chat
-        text = f"{_name(model.path)}   {_size(model.size)}"
-        return _item(text, str(model.path), reason or str(model.path), reason=reason, enabled=not reason)
+        path = str(model.path)
+        more = _size(model.size)
+        return model_item(_name(model.path), path, reason or path, more=more, reason=reason, enabled=not reason)
 
     def _draft_items(self, known: set[Path]) -> list[QStandardItem]:
         checked = self._checked
         impossible = checked.no_draft if checked is not None else ""
         items = [
-            _item("None", NO_DRAFT, "Plain decoding: the target alone, one token a call"),
-            _item(
+            model_item("None", NO_DRAFT, "Plain decoding: the target alone, one token a call"),
+            model_item(
                 "N-gram, from the chat itself",
                 NGRAM,
                 "Continues what was said before: costs nothing, good at repeats",
@@ -260,11 +258,12 @@ class ModelPicker(QFrame):
             reason = impossible or " ".join(verdict.reasons if verdict is not None else ())
             usable = not reason and verdict is not None and verdict.ok
             tip = reason or " ".join((*(verdict.warnings if verdict else ()), _WITH_NGRAMS, str(model.path)))
-            text = f"{_name(model.path)}   {_size(model.size)}"
-            items.append(_item(text, str(model.path), tip, reason=reason, enabled=usable))
+            more = _size(model.size) + (" with n-grams" if usable else "")
+            name, path = _name(model.path), str(model.path)
+            items.append(model_item(name, path, tip, more=more, reason=reason, enabled=usable))
         draft = self._pair.draft if self._pair is not None else None
         if draft is not None and draft not in known:
-            items.append(_item(_name(draft), str(draft), str(draft)))
+            items.append(model_item(_name(draft), str(draft), str(draft)))
         return items
 
     def _chosen_draft(self) -> str:
@@ -302,7 +301,7 @@ class ModelPicker(QFrame):
     @Slot()
     def _choose(self) -> None:
         """Report the pair that the two lists now show."""
-        target, draft = str(self._targets.currentData(_VALUE) or ""), str(self._drafts.currentData(_VALUE))
+        target, draft = str(self._targets.currentData(VALUE) or ""), str(self._drafts.currentData(VALUE))
         if not target:
             return
         file = None if draft in (NGRAM, NO_DRAFT) else Path(draft)
@@ -315,44 +314,6 @@ class ModelPicker(QFrame):
     def _take_fresh(self, fresh: bool) -> None:  # noqa: FBT001 - Qt's signal
         self._seed.setEnabled(not fresh)
         self.options_changed.emit()
-
-
-def _combo(name: str, meaning: str) -> QComboBox:
-    combo = QComboBox()
-    combo.setAccessibleName(name)
-    combo.setAccessibleDescription(meaning)
-    combo.setToolTip(meaning)
-    combo.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
-    combo.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon)
-    combo.setMinimumContentsLength(9)
-    return combo
-
-
-def _add_choice(combo: QComboBox, text: str, value: DraftLength | AskedMode, meaning: str) -> None:
-    combo.addItem(text, value)
-    combo.setItemData(combo.count() - 1, meaning, Qt.ItemDataRole.ToolTipRole)
-    combo.setItemData(combo.count() - 1, meaning, Qt.ItemDataRole.AccessibleDescriptionRole)
-
-
-def _item(text: str, value: str, tip: str, *, reason: str = "", enabled: bool = True) -> QStandardItem:
-    short = reason if len(reason) <= _LONGEST_REASON else f"{reason[:_LONGEST_REASON].rstrip()} …"
-    item = QStandardItem(f"{text}   ({short})" if reason else text)
-    item.setData(value, _VALUE)
-    item.setToolTip(tip)
-    item.setData(tip, Qt.ItemDataRole.AccessibleDescriptionRole)
-    item.setEnabled(enabled)
-    return item
-
-
-def _fill(combo: QComboBox, items: Sequence[QStandardItem], chosen: str) -> None:
-    """Replace a list's items and show the chosen one, quietly."""
-    with QSignalBlocker(combo):
-        model = cast("QStandardItemModel", combo.model())
-        model.clear()
-        for item in items:
-            model.appendRow(item)
-        combo.setCurrentIndex(next((row for row, item in enumerate(items) if item.data(_VALUE) == chosen), -1))
-        combo.view().setMinimumWidth(_POPUP_WIDTH)
 
 
 def _models_of(pair: PairSettings) -> tuple[Path, Path | None, bool]:
