@@ -32,8 +32,11 @@ def near_ties(stats: SpeculationStats, mode: str) -> str:
 
 
 def speed_up(stats: SpeculationStats) -> str:
-    """Return the answer's speed against plain decoding, estimated from the measured cost of plain steps, or nothing."""
-    if not stats.saved_ms or stats.decode_ms <= 0:
+    """Return the answer's speed against plain decoding, estimated from the measured cost of plain steps.
+
+    Empty where nothing was measured, and where nothing was drafted: the rest is the machine's own ups and downs.
+    """
+    if not stats.saved_ms or not stats.n_drafted or stats.decode_ms <= 0:
         return ""
     ratio = (stats.decode_ms + stats.saved_ms) / stats.decode_ms
     return f"about {ratio:.1f}x plain, estimated" if ratio >= _HARDLY_SLOWER else f"about {ratio:.2f}x plain, estimated"

@@ -40,6 +40,7 @@ def test_a_speed_up_is_told_only_where_plain_steps_were_measured_and_as_an_estim
     times = {"draft_ms": 20.0, "verify_ms": 70.0, "host_ms": 10.0}
     assert speed_up(stats(**times)) == ""
     assert speed_up(stats(saved_ms=5.0)) == "", "no time was counted"
+    assert speed_up(stats(saved_ms=5.0, n_drafted=0, **times)) == "", "nothing was drafted"
     assert speed_up(stats(saved_ms=80.0, **times)) == "about 1.8x plain, estimated"
     assert speed_up(stats(saved_ms=-59.0, **times)) == "about 0.41x plain, estimated"
     assert speed_up(stats(saved_ms=-1.0, **times)) == "about 1.0x plain, estimated"
