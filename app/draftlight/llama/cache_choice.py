@@ -38,6 +38,11 @@ def next_to_examine(trials: Sequence[CacheTrial], price: float = EXACT_PRICE) ->
     limit = min((seconds for _, seconds in tried), default=0.0) * price
     limit = min([limit, *(seconds for trial, seconds in tried if is_exact_enough(trial.exact_widths))])
     open_ones = [(trial, seconds) for trial, seconds in tried if trial.exact_widths is None and seconds <= limit]
+    if any(
+        trial.kv_type is KvType.F32 and trial.exact_widths and not is_exact_enough(trial.exact_widths)
+        for trial in trials
+    ):
+        open_ones = [each for each in open_ones if each[0].kv_type is not KvType.F16]  # the same kernels, less precise
     return min(open_ones, key=lambda each: each[1])[0].kv_type if open_ones else None
 
 

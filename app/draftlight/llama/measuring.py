@@ -144,11 +144,14 @@ class SingleSteps:
         """How many tokens were stepped over."""
         return len(self._tokens)
 
-    def compare(self, width: int) -> Comparison:
-        """Go over the tokens in passes of this width, until one leaves another cache than single steps do."""
-        model, tokens = self._model, self._tokens
+    def compare(self, width: int, n_tokens: int | None = None) -> Comparison:
+        """Go over the tokens in passes of this width, until one leaves another cache than single steps do.
+
+        With fewer tokens than all, the cache is compared after a pass whose logits differ and after the last one only.
+        """
+        model, tokens = self._model, self._tokens[:n_tokens]
         model.rollback(self._start)
-        difference = 0.0
+        difference, first = 0.0, 0
         for first in range(0, len(tokens) - width + 1, width):
             seconds, logits = timed(model, tokens[first : first + width], width)
             self._times.add(self._context, width, seconds)
@@ -156,7 +159,10 @@ class SingleSteps:
             if apart and not difference and not self._leaves_equal_cache(first, width):
                 return Comparison(logits_equal=False, cache_equal=False, difference=apart)
             difference = max(difference, apart)
-        self._step_to_end()
+        if len(tokens) < len(self._tokens):
+            return Comparison(difference == 0.0, self._leaves_equal_cache(first, width), difference)
+        for token in self._tokens[model.n_past - self._start :]:
+            model.forward([token], 0)
         return Comparison(difference == 0.0, model.cache_bits() == self._bits, difference)
 
     def chunk_is_exact(self, chunk: int) -> bool:
@@ -193,10 +199,6 @@ class SingleSteps:
         for token in self._tokens[first : first + width]:
             model.forward([token], 0)
         return bits == model.cache_bits()
-
-    def _step_to_end(self) -> None:
-        for token in self._tokens[self._model.n_past - self._start :]:
-            self._model.forward([token], 0)
 
     def _following(self, first: int, count: int) -> Sequence[int]:
         """Return `count` tokens from the first on; beyond the end, where nobody compares, the same again."""

@@ -9,7 +9,7 @@ from draftlight.settings import KvType, PairSettings
 PREFILL_WIDTH = 64  # tokens of the widest pass that is timed: what a prompt's token costs follows from it
 CHUNK_SECONDS = 0.25  # half of what may pass until a stop has freed the engine
 CHUNKS = (512, 256, 128, 64, 32, 16, 8)  # tokens of a prompt that are fed at once
-_SMALLEST_CHUNK = 16  # smaller ones would make every prompt slow
+SMALLEST_CHUNK = 16  # smaller ones would make every prompt slow
 _CHUNK_CONTEXT = 4096  # tokens of context at which CHUNK_SECONDS holds
 
 
@@ -109,7 +109,7 @@ class ModelProbe:
     def prefill_chunk(self) -> int:
         """How many prompt tokens to feed at once, so that a stop is obeyed soon: a power of two, 16 to 512."""
         seconds = self.prefill_seconds(min(self.n_ctx, _CHUNK_CONTEXT))
-        return next(chunk for chunk in CHUNKS if chunk * seconds <= CHUNK_SECONDS or chunk == _SMALLEST_CHUNK)
+        return next(chunk for chunk in CHUNKS if chunk * seconds <= CHUNK_SECONDS or chunk == SMALLEST_CHUNK)
 
 
 @dataclass(frozen=True, slots=True)

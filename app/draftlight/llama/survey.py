@@ -27,7 +27,15 @@ from draftlight.llama.measuring import (
     time_widths,
     timed,
 )
-from draftlight.llama.report import CHUNK_SECONDS, CHUNKS, PREFILL_WIDTH, CacheTrial, Exactness, ThreadTrial
+from draftlight.llama.report import (
+    CHUNK_SECONDS,
+    CHUNKS,
+    PREFILL_WIDTH,
+    SMALLEST_CHUNK,
+    CacheTrial,
+    Exactness,
+    ThreadTrial,
+)
 from draftlight.settings import KvType
 
 _SHALLOW = 100  # tokens of context
@@ -41,7 +49,10 @@ _DRAFT_WIDTHS = (1, 2, 4, 16, PREFILL_WIDTH, 8)
 _LEAST_WIDTHS = 4  # of these are timed in any case
 _ROUNDS = 3
 _LOOKS = (48, 24, 12)  # tokens that are compared at a context: of these as many as there is time for
-_LOOK_COST = 5  # comparing all widths takes about so many times what single steps take
+_LOOK_COST = 3.5  # comparing widths takes about so many times what single steps take
+_FIRST_SHARE = 0.8  # of the time is for the first context, where most types show that they are not exact
+_NARROW = 4
+_FEWER = 24
 _RAGGED = 37  # a prompt's last chunk has any size
 _WORTH_A_THREAD = 1.05  # times faster that more threads must be
 _HOPELESS = 1.25  # times slower than the best from which on still more threads are not tried
@@ -145,7 +156,7 @@ class Surveyor:
             trials[kv_type] = replace(trials[kv_type], exact_widths=examined[kv_type][0].widths)
             kv_type = next_to_examine(list(trials.values()), price)
         choice = choose_exact(list(trials.values()), price)
-        exactness, times = examined[choice.kv_type]
+        exactness, times = examined.get(choice.kv_type, (Exactness(), Times()))
         costs = self._time(choice.kv_type, _TIMED_WIDTHS, times, box)
         return Survey(_as_asked(choice, types), tuple(trials.values()), costs, exactness)
 
@@ -199,7 +210,7 @@ class Surveyor:
         return CacheTrial(kv_type, self.model.bytes_per_token, step_seconds)
 
     def _renew(self, kv_type: KvType) -> None:
-        if self.model.kv_type is not kv_type or self.model.n_past:
+        if self.model.kv_type is not kv_type:
             self.model.renew_cache(kv_type)
 
     def _examine(self, kv_type: KvType, box: TimeBox) -> tuple[Exactness, Times]:
@@ -208,12 +219,13 @@ class Surveyor:
         self.say(f"reading with {self.name}")
         before = box.left
         read(self.model, self.text, min(self.contexts[-1], _CHAT), box.part(0.2))
-        chunk_limit = CHUNK_SECONDS * self.model.n_past / max(before - box.left, 1e-6)
+        chunk_limit = max(SMALLEST_CHUNK, CHUNK_SECONDS * self.model.n_past / max(before - box.left, 1e-6))
         times = Times()
         comparisons: dict[int, dict[int, Comparison]] = {}
         found = Exactness()
         for context in sorted(self.contexts, key=lambda each: abs(each - _CHAT)):
-            n_tokens = self._look_length(context, times, box, len(self.contexts) - len(comparisons))
+            share = 1 / (len(self.contexts) - len(comparisons)) if comparisons else _FIRST_SHARE
+            n_tokens = self._look_length(context, times, box.part(share))
             if comparisons and (box.spent or not n_tokens):
                 self.left_out.append(f"{self.name} was not compared at {context:,} tokens, for want of time.")
                 continue
@@ -224,16 +236,17 @@ class Surveyor:
             if len(found.widths) + len(found.near_widths) == 1:
                 found = replace(found, prefill=0)  # chunks are wide passes, too
                 break
-            found = self._look_closer(steps, context, found, chunk_limit)
+            if len(comparisons) == 1:
+                found = self._look_closer(steps, context, found, chunk_limit)
         return found, times
 
-    def _look_length(self, context: int, times: Times, box: TimeBox, n_contexts: int) -> int:
-        """Return how many tokens to compare at one of so many contexts; 0 where there is no time for any."""
+    def _look_length(self, context: int, times: Times, box: TimeBox) -> int:
+        """Return how many tokens to compare; 0 where there is no time for any."""
         room = self.model.n_ctx - context - 1
         if not times.of:
             self.model.refill(context)
             time_widths(self.model, self._ahead, context, (1,), times, box)
-        seconds = min(times.of[next(iter(times.of))][1]) * _LOOK_COST * n_contexts
+        seconds = min(times.of[next(iter(times.of))][1]) * _LOOK_COST
         return next((n for n in _LOOKS if n <= room and n * seconds <= box.left), 0)
 
     @property
@@ -243,13 +256,15 @@ class Surveyor:
     def _compare(self, steps: SingleSteps, box: TimeBox, *, taking_back: bool) -> dict[int, Comparison]:
         """Compare widths, rising, until one leaves another cache: also once half of its pass is taken back.
 
-        Short time ends it after those that decide whether the cache is exact enough.
+        The narrow ones are compared over all tokens: what attention computes otherwise in wide passes shows in them.
+        For the others' own kernels fewer will do. Short time ends it after those that decide whether the cache is
+        exact enough.
         """
         found: dict[int, Comparison] = {}
         for width in _WIDTHS:
             if width > steps.n_tokens or (len(found) >= ENOUGH_EXACT_WIDTHS and box.spent):
                 break
-            one = steps.compare(width)
+            one = steps.compare(width, steps.n_tokens if width <= _NARROW else _FEWER)
             if taking_back and one.cache_equal and not steps.survives_rollback(width):
                 one = replace(one, cache_equal=False)
             found[width] = one
@@ -259,21 +274,15 @@ class Surveyor:
 
     def _look_closer(self, steps: SingleSteps, context: int, found: Exactness, chunk_limit: float) -> Exactness:
         """Look at what one context shows as well as any: other thread counts, and chunks of a prompt."""
-        if found.threads is None and self.model.n_threads > 1:
+        if self.model.n_threads > 1:
             n_threads = self.model.n_threads
             self.model.use_threads(1)
             found = replace(found, threads=steps.repeat_equally(found.widths[1:4]))
             self.model.use_threads(n_threads)
-        if context == self.contexts[0]:
-            room = self.model.n_ctx - context - steps.n_tokens
-            chunks = [chunk for chunk in CHUNKS if chunk <= min(chunk_limit, room)]
-            exact = (
-                chunk
-                for chunk in chunks
-                if steps.chunk_is_exact(chunk) and steps.chunk_is_exact(_RAGGED % chunk or chunk)
-            )
-            found = replace(found, prefill=next(exact, 0))
-        return found
+        room = self.model.n_ctx - context - steps.n_tokens
+        chunks = [chunk for chunk in CHUNKS if chunk <= min(chunk_limit, room)]
+        exact = (chunk for chunk in chunks if steps.chunk_is_exact(chunk) and steps.chunk_is_exact(_RAGGED % chunk))
+        return replace(found, prefill=next(exact, 0))
 
     def _time(self, kv_type: KvType, widths: Sequence[int], times: Times, box: TimeBox) -> StepCosts:
         """Time all widths at the shortest and the longest context."""

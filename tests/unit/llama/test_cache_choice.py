@@ -50,6 +50,7 @@ def test_where_exactness_is_insisted_on_it_may_cost_anything() -> None:
         ([trial("q8_0", 1.2), trial("f32", 1.0, INEXACT)], None),  # too slow to win
         ([trial("q8_0", 1.05, EXACT), trial("f32", 1.0, INEXACT), trial("f16", 1.08)], None),
         ([trial("q8_0", None)], None),
+        ([trial("q8_0", 1.2), trial("f32", 1.0, INEXACT), trial("f16", 1.0)], None),  # f16 takes f32's kernels
     ],
 )
 def test_only_types_that_may_win_are_examined(trials: list[CacheTrial], expected: str | None) -> None:

@@ -40,6 +40,11 @@ def test_a_pass_that_leaves_another_cache_is_inexact_even_if_its_logits_are_equa
     assert not steps.compare(4).cache_equal
 
 
+def test_a_pass_over_fewer_tokens_is_held_to_the_same_cache() -> None:
+    assert stepped(PlantedModel()).compare(5, 24) == Comparison(logits_equal=True, cache_equal=True, difference=0.0)
+    assert not stepped(PlantedModel(odd_cache_from=4)).compare(5, 24).cache_equal
+
+
 def test_a_difference_in_one_late_token_is_found() -> None:
     class OddAtTheEnd(PlantedModel):
         def forward(self, tokens: Sequence[int], rows: int) -> FloatArray:

@@ -96,7 +96,8 @@ def test_a_refused_type_is_left_out_and_none_at_all_is_a_sentence() -> None:
     found = surveyor(model)[0].survey_target(ALL, PLENTY, TimeBox(60.0))
     assert found.cache.kv_type is not KvType.F32
     assert found.cache_trials[1].why_not == "No f32 cache."
-    model.refused = frozenset(ALL)
+    model = PlantedModel()
+    model.refused, model.kv_type = frozenset(ALL), KvType.AUTO
     with pytest.raises(ModelNotLoaded, match="No f16 cache"):
         surveyor(model)[0].survey_target(ALL, PLENTY, TimeBox(60.0))
 
