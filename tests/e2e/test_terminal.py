@@ -46,7 +46,7 @@ def test_generate_writes_one_event_a_line_and_ends_with_finished(program: Progra
 
 @pytest.mark.parametrize("temperature", ["0", "0.8"])
 def test_the_committed_tokens_equal_plain_decodings(program: Program, temperature: str) -> None:
-    options = ["--temperature", temperature, "--seed", "1", "--max-tokens", "48"]
+    options = ["--temperature", temperature, "--seed", "1", "--max-tokens", "48", "--kv", "q8_0"]
     plain = program.generate(QUESTION, *options, "--k", "0")
     for draft in (["--k", "3"], ["--draft", "ngram", "--k", "7"]):
         drafted = program.generate(QUESTION, *options, *draft)

@@ -4,22 +4,20 @@ import errno
 import json
 import logging
 import os
-import sys
 import threading
 import time
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import psutil
 import pytest
 
+from checked_pairs import FORBIDDEN, checked, command
 from draftlight import paths
 from draftlight.engine.cancel import CancelToken
 from draftlight.llama import preflight, probe
 from draftlight.llama.backend import LoadCancelled, ModelNotLoaded
-from draftlight.llama.report import Preflight
-from draftlight.llama.trial import PROBE_COMMAND, ProbeBroken, Stage
+from draftlight.llama.trial import ProbeBroken, Stage
 from draftlight.settings import KvType, PairSettings
 from twins import Twins
 
@@ -51,9 +49,6 @@ import json, signal
 print(json.dumps({"stage": "loading twin.gguf"}), flush=True)
 signal.pause()
 """
-FORBIDDEN = """
-raise SystemExit("no child should have been started")
-"""
 
 
 @pytest.fixture
@@ -68,59 +63,6 @@ def settings(twin_pair: Twins) -> PairSettings:
     )
 
 
-def checked(
-    settings: PairSettings,
-    cancel: CancelToken | None = None,
-    *,
-    command: Sequence[str] = (*PROBE_COMMAND, "--seconds", "1"),
-    limit_seconds: float | None = None,
-    busy: float = 0.0,
-) -> Preflight:
-    """What preflight comes to, by default from a child with little time to measure."""
-    *stages, found = preflight.run(
-        settings, cancel or CancelToken(), command=command, limit_seconds=limit_seconds, busy=lambda: busy
-    )
-    assert all(isinstance(stage, Stage) for stage in stages)
-    assert isinstance(found, Preflight)
-    return found
-
-
-def command(folder: Path, script: str) -> list[str]:
-    """A child that runs `script`, as preflight starts it."""
-    path = folder / "child.py"
-    path.write_text(script)
-    return [sys.executable, str(path)]
-
-
-def test_measures_both_models_in_a_child(settings: PairSettings) -> None:
-    found = checked(settings)
-    assert found.settings == settings
-    assert found.notices == ()
-    assert found.report.draft is not None
-    for model in (found.report.target, found.report.draft):
-        assert model.n_ctx == 512
-        assert model.costs.at(1, 100) > 0
-        assert model.prefill_seconds(100) > 0
-        assert model.weight_buffers
-    assert found.report.n_threads == 1
-
-
-def test_what_was_left_open_is_settled_by_measurement_and_kept(settings: PairSettings, tmp_path: Path) -> None:
-    open_settings = replace(settings, n_threads=0, kv_type=KvType.AUTO, draft_kv_type=KvType.AUTO)
-    found = checked(open_settings)
-    assert found.report.draft is not None
-    assert found.settings == replace(
-        open_settings,
-        n_threads=found.report.n_threads,
-        kv_type=found.report.target.kv_type,
-        draft_kv_type=found.report.draft.kv_type,
-    )
-    assert KvType.AUTO not in {found.settings.kv_type, found.settings.draft_kv_type}
-    assert found.settings.n_threads in {trial.n_threads for trial in found.report.thread_trials}
-    assert {trial.kv_type for trial in found.report.target.cache_trials} == {KvType.Q8_0, KvType.F32, KvType.F16}
-    assert checked(open_settings, command=command(tmp_path, FORBIDDEN)) == found
-
-
 def test_what_was_left_open_is_open_again_when_it_is_measured_again(settings: PairSettings, tmp_path: Path) -> None:
     open_settings = replace(settings, draft=None, kv_type=KvType.AUTO)
     checked(open_settings)
@@ -133,16 +75,6 @@ def test_what_was_left_open_is_open_again_when_it_is_measured_again(settings: Pa
     stage = next(stages)
     assert isinstance(stage, Stage)
     assert "--kv-type auto" in stage.doing
-
-
-def test_the_facts_for_the_engine_come_from_the_report(settings: PairSettings) -> None:
-    found = checked(settings, command=PROBE_COMMAND)
-    facts = found.report.facts
-    assert found.report.draft is not None
-    assert (facts.target, facts.draft) == (found.report.target.costs, found.report.draft.costs)
-    assert facts.exact_widths | facts.near_exact >= {1, 2, 3, 4}  # with the 8-bit cache on every processor known
-    assert 0.4 < sum(trial.accepted for trial in facts.trials) / len(facts.trials) < 1.0
-    assert all(trial.margin >= 0 for trial in facts.trials)
 
 
 @pytest.mark.skipif(os.name != "posix", reason="needs POSIX signals")
@@ -179,6 +111,7 @@ def test_what_was_measured_holds_for_one_state_of_the_files_and_settings(
 
 @pytest.mark.parametrize("content", [b"", b"{", b'{"settings": {}}', b"\xff\x00"])
 def test_a_damaged_cache_file_is_measured_again(settings: PairSettings, content: bytes) -> None:
+    settings = replace(settings, draft=None)
     first = checked(settings)
     (kept,) = (paths.cache_dir() / "preflight").iterdir()
     kept.write_bytes(content)
@@ -321,6 +254,7 @@ def kept_from(settings: PairSettings, *, others_busy: float, age: float, busy: f
 def test_what_was_measured_in_a_busy_time_is_measured_again_when_it_is_over(
     settings: PairSettings, others_busy: float, age: float, busy: float, *, again: bool
 ) -> None:
+    settings = replace(settings, draft=None)
     checked(settings)
     assert (kept_from(settings, others_busy=others_busy, age=age, busy=busy) < 1000) is again
     found = checked(settings)
@@ -328,6 +262,7 @@ def test_what_was_measured_in_a_busy_time_is_measured_again_when_it_is_over(
 
 
 def test_a_pair_that_fails_when_measured_again_is_tried_from_the_start(settings: PairSettings, tmp_path: Path) -> None:
+    settings = replace(settings, draft=None)
     checked(settings)
     kept_from(settings, others_busy=0.9, age=0)
     (kept,) = (paths.cache_dir() / "preflight").iterdir()
@@ -380,9 +315,9 @@ def test_the_arguments_bring_the_settings_to_the_child(settings: PairSettings) -
     on_gpu = replace(settings, n_gpu_layers=3, draft_n_gpu_layers=2, device="CUDA0", draft_device="CPU")
     whole = replace(on_gpu, kv_type=KvType.F16, draft_kv_type=KvType.F32, use_extra_buffers=False, exact=True)
     assert probe.arguments_for(whole) == [
-        *("--target", str(settings.target), "--draft", str(settings.draft), "--n-ctx", "512", "--n-threads", "1"),
-        *("--n-gpu-layers", "3", "--draft-n-gpu-layers", "2", "--device", "CUDA0", "--draft-device", "CPU"),
-        *("--kv-type", "f16", "--draft-kv-type", "f32", "--exact", "--no-extra-buffers"),
+        *("--target", str(settings.target), "--draft", str(settings.draft), "--draft-n-gpu-layers", "2"),
+        *("--draft-device", "CPU", "--draft-kv-type", "f32", "--n-ctx", "512", "--n-threads", "1"),
+        *("--n-gpu-layers", "3", "--device", "CUDA0", "--kv-type", "f16", "--exact", "--no-extra-buffers"),
     ]
 
 

@@ -26,7 +26,7 @@ from draftlight.settings import KvType, PairSettings
 
 _log = logging.getLogger("draftlight.llama.preflight")
 
-_FORMAT = 5  # raise it when what is measured or kept changes
+_FORMAT = 6  # raise it when what is measured or kept changes
 _BASE_LIMIT_SECONDS = 180.0
 _SLOWEST_DISK = 50e6  # bytes a second that loading is granted on top of that
 _HEADER_BYTES = 65536
@@ -73,7 +73,9 @@ def run(
         if isinstance(again, ProbeReport):
             yield _keep(place, Preflight(_resolved(as_asked, again), known.checked.notices, again))
             return
-    found = yield from _Trials(cancel, command, limit_seconds).first_that_works(settings)
+    found = yield from _Trials(cancel, command, limit_seconds).first_that_works(_as_without_draft(settings))
+    if found.settings.draft is not None and not found.notices:
+        _keep(_place(_without_draft(settings)), _part_without_draft(found))
     yield _keep(place, found)
 
 
@@ -128,6 +130,30 @@ class _NothingWorks:
 
     failure: Failure
     tried: tuple[str, ...]
+
+
+def _without_draft(settings: PairSettings) -> PairSettings:
+    return replace(settings, draft=None, draft_kv_type=KvType.AUTO, draft_n_gpu_layers=0, draft_device="")
+
+
+def _as_without_draft(settings: PairSettings) -> PairSettings:
+    """Return the settings with what the target's cache and threads came to when it was measured without this draft.
+
+    So the text for a seed does not depend on which draft model is loaded.
+    """
+    if settings.draft is None:
+        return settings
+    known = _recall(_place(_without_draft(settings)), settings)
+    if known is None or known.is_from_a_busy_time:
+        return settings
+    return replace(settings, n_threads=known.checked.settings.n_threads, kv_type=known.checked.settings.kv_type)
+
+
+def _part_without_draft(found: Preflight) -> Preflight:
+    """Return what was found out about the target: it holds for another draft model, and for none, too."""
+    return replace(
+        found, settings=_without_draft(found.settings), report=replace(found.report, draft=None, draft_trials=())
+    )
 
 
 def _resolved(settings: PairSettings, report: ProbeReport) -> PairSettings:

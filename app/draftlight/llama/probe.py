@@ -85,12 +85,11 @@ def arguments_for(settings: PairSettings) -> list[str]:
     """Return the command-line arguments that make main() try out these settings."""
     arguments = ["--target", str(settings.target)]
     if settings.draft is not None:
-        arguments += ["--draft", str(settings.draft)]
+        arguments += ["--draft", str(settings.draft), "--draft-n-gpu-layers", str(settings.draft_n_gpu_layers)]
+        arguments += ["--draft-device", settings.draft_device, "--draft-kv-type", settings.draft_kv_type.value]
     arguments += ["--n-ctx", str(settings.n_ctx), "--n-threads", str(settings.n_threads)]
-    arguments += ["--n-gpu-layers", str(settings.n_gpu_layers)]
-    arguments += ["--draft-n-gpu-layers", str(settings.draft_n_gpu_layers)]
-    arguments += ["--device", settings.device, "--draft-device", settings.draft_device]
-    arguments += ["--kv-type", settings.kv_type.value, "--draft-kv-type", settings.draft_kv_type.value]
+    arguments += ["--n-gpu-layers", str(settings.n_gpu_layers), "--device", settings.device]
+    arguments += ["--kv-type", settings.kv_type.value]
     arguments += ["--exact"] if settings.exact else []
     return arguments if settings.use_extra_buffers else [*arguments, "--no-extra-buffers"]
 

@@ -71,7 +71,7 @@ class Exactness:
 
 @dataclass(frozen=True, slots=True)
 class ThreadTrial:
-    """Median seconds of a pass over 1 token and of one over 4, with so many threads."""
+    """Fewest seconds of a pass over 1 token and of one over 4, with so many threads."""
 
     n_threads: int
     one_seconds: float
@@ -95,9 +95,7 @@ class ModelProbe:
     cache_choice: str  # why that one, in a sentence
     cache_trials: tuple[CacheTrial, ...]
     costs: StepCosts
-    weight_buffers: tuple[
-        str, ...
-    ]  # as llama.cpp names them: a REPACK or AMX one holds weights laid out anew for speed
+    weight_buffers: tuple[str, ...]  # as llama.cpp calls them: REPACK and AMX hold weights laid out anew, for speed
     memory_bytes: int  # what the process grew by, including the parts of the file that were read
 
     def prefill_seconds(self, context: int) -> float:

@@ -323,4 +323,4 @@ def best_threads(trials: Sequence[ThreadTrial]) -> int:
 
 
 def _as_asked(choice: CacheChoice, types: Sequence[KvType]) -> CacheChoice:
-    return choice._replace(reason="as asked") if len(types) == 1 else choice
+    return choice._replace(reason="as asked, or found out before") if len(types) == 1 else choice
