@@ -32,7 +32,7 @@ from draftlight.llama.report import ModelProbe, ProbeReport, ThreadTrial
 from draftlight.llama.survey import Survey, Surveyor
 from draftlight.settings import KvType, PairSettings
 
-DEFAULT_SECONDS = 40.0  # for all that is measured, when the machine is too slow to do all of it sooner
+_SECONDS = 40.0  # for all that is measured, where the machine is too slow to do all of it sooner
 _THREADS_SHARE = 0.1
 _TARGET_SHARE = 0.75  # of what is left then
 _DRAFT_SHARE = 0.5
@@ -109,7 +109,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--draft-kv-type", type=KvType, default=KvType.AUTO)
     parser.add_argument("--no-extra-buffers", action="store_true")
     parser.add_argument("--exact", action="store_true")
-    parser.add_argument("--seconds", type=float, default=DEFAULT_SECONDS)
+    parser.add_argument("--seconds", type=float, default=os.environ.get("DRAFTLIGHT_PROBE_SECONDS", _SECONDS))
     given = parser.parse_args(argv)
     settings = PairSettings(
         target=given.target,
@@ -140,7 +140,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-def probe(settings: PairSettings, seconds: float = DEFAULT_SECONDS) -> ProbeReport:
+def probe(settings: PairSettings, seconds: float = _SECONDS) -> ProbeReport:
     """Load the files, side by side as they will be used, and measure each. Raises UserError; may crash the process.
 
     `seconds` is what measuring may take beyond the least that has to be known.
