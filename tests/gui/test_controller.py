@@ -278,7 +278,7 @@ def test_the_engine_thread_is_free_after_a_stop(qtbot: QtBot, build: Callable[..
 def test_after_an_answer_the_figures_say_how_sure_its_text_is_and_what_speed_is_estimated(
     qtbot: QtBot, build: Callable[..., Screen]
 ) -> None:
-    screen = build(StoryDecoder([Round((" So",), 1, " so", saved_ms=13.3)]))
+    screen = build(StoryDecoder([Round((" So",), 1, " so", saved_ms=13.3)] * 20))
     conversation = screen.ask(qtbot)
     assert "no near-ties · about 2.0x plain, estimated" in screen.widgets.status.text
     assert "no near-ties · about 2.0x plain, estimated · seed 7" in screen.shown

@@ -9,6 +9,7 @@ AUDIT_FAILED = (
     "was put right and that width is used no more; what came before it may differ from plain decoding at near-ties."
 )
 _HARDLY_SLOWER = 0.95
+_FEWEST_ROUNDS = 16  # in which the price of a plain step comes to follow how fast the machine is right now
 
 
 def equality(stats: SpeculationStats, mode: str) -> str:
@@ -34,9 +35,10 @@ def near_ties(stats: SpeculationStats, mode: str) -> str:
 def speed_up(stats: SpeculationStats) -> str:
     """Return the answer's speed against plain decoding, estimated from the measured cost of plain steps.
 
-    Empty where nothing was measured, and where nothing was drafted: the rest is the machine's own ups and downs.
+    Empty where nothing was measured, and where nothing was drafted or the answer was short: what is left then is the
+    machine's own ups and downs.
     """
-    if not stats.saved_ms or not stats.n_drafted or stats.decode_ms <= 0:
+    if not stats.saved_ms or not stats.n_drafted or stats.n_rounds < _FEWEST_ROUNDS or stats.decode_ms <= 0:
         return ""
     ratio = (stats.decode_ms + stats.saved_ms) / stats.decode_ms
     return f"about {ratio:.1f}x plain, estimated" if ratio >= _HARDLY_SLOWER else f"about {ratio:.2f}x plain, estimated"
