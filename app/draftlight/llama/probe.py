@@ -32,7 +32,7 @@ from draftlight.llama.report import ModelProbe, ProbeReport, ThreadTrial
 from draftlight.llama.survey import Survey, Surveyor
 from draftlight.settings import KvType, PairSettings
 
-_SECONDS = 40.0  # for all that is measured, where the machine is too slow to do all of it sooner
+_SECONDS = 75.0  # for all that is measured, where the machine is too slow to do all of it sooner
 _THREADS_SHARE = 0.1
 _TARGET_SHARE = 0.75  # of what is left then
 _DRAFT_SHARE = 0.5

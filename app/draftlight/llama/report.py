@@ -38,9 +38,10 @@ class Device:
 class CacheTrial:
     """One type of cache that was tried for one model.
 
-    `step_seconds` is what decides beside exactness, averaged over the contexts that were tried: for a target the time
-    of a pass over 1 token and of one over 4, added up; for a draft model of one over 1. It is None where the type was
-    not tried, and `why_not` says why. `exact_widths` is None where nobody looked, because it would not have decided.
+    `step_seconds` is what decides beside exactness, averaged over the contexts that were tried: for a target the
+    time of a pass over 1 token and of one over 4, added up; for a draft model of one over 1; and of reading two
+    tokens of prompt, as a chat does for each that is written. It is None where the type was not tried, and
+    `why_not` says why. `exact_widths` is None where nobody looked, because it would not have decided.
     """
 
     kv_type: KvType

@@ -42,6 +42,7 @@ _SHALLOW = 100  # tokens of context
 _BORDER = 250  # a wide pass needs the next 256 cells earlier than single tokens do
 _DEEP = 2000
 _CHAT = 600  # what a chat soon has: types of cache are timed there and at the shortest context
+_READ_PER_TOKEN = 2.0  # tokens of prompt that a chat reads for each that is written
 _LITTLE = 64  # tokens that are read where more would not change the time
 _WIDTHS = (2, 3, 4, 5, 6, 7, 8, 12, 16)
 _TIMED_WIDTHS = (1, 4, 2, 8, 3, 16, PREFILL_WIDTH, 6, 5, 12)  # the most useful first, for where time runs out
@@ -206,8 +207,12 @@ class Surveyor:
         contexts = {self.contexts[0], min(self.contexts[-1], _CHAT)}
         for context in contexts:
             time_widths(self.model, self._ahead, context, widths, times, box.part(0.5), least=len(widths))
-        step_seconds = sum(times.least(context, width) for context in contexts for width in widths) / len(contexts)
-        return CacheTrial(kv_type, self.model.bytes_per_token, step_seconds)
+        seconds = sum(times.least(context, width) for context in contexts for width in widths)
+        for context in contexts:
+            if context + PREFILL_WIDTH < self.model.n_ctx:
+                time_widths(self.model, self._ahead, context, (PREFILL_WIDTH,), times, box.part(0.02))
+                seconds += _READ_PER_TOKEN * times.least(context, PREFILL_WIDTH) / PREFILL_WIDTH
+        return CacheTrial(kv_type, self.model.bytes_per_token, seconds / len(contexts))
 
     def _renew(self, kv_type: KvType) -> None:
         if self.model.kv_type is not kv_type:
