@@ -10,6 +10,7 @@ BYTES_PER_VALUE = {KvType.Q8_0: 34 / 32, KvType.F16: 2.0, KvType.F32: 4.0}  # Q8
 MEMORY_SHARE = 0.25  # of the free memory, for one model's cache
 ENOUGH_EXACT_WIDTHS = 3  # of 1 to 8: with fewer, EXACT could hardly draft
 _WIDEST = 8
+_WORTH_MEMORY = 1.05  # times faster that a larger cache must be
 EXACT_PRICE = 1.10  # what exactness may cost, in times of the fastest, where nobody insists on it
 
 
@@ -70,12 +71,13 @@ def choose_exact(trials: Sequence[CacheTrial], price: float = EXACT_PRICE) -> Ca
 
 
 def choose_fast(trials: Sequence[CacheTrial]) -> CacheChoice:
-    """Choose for a draft model, whose exactness does not matter."""
+    """Choose for a draft model, whose exactness does not matter: the smallest of the types about as fast as any."""
     tried = [(trial, trial.step_seconds) for trial in trials if trial.step_seconds is not None]
     if not tried:
         return CacheChoice(trials[0].kv_type, "nothing else could be tried")
-    fastest, _ = min(tried, key=lambda each: each[1])
-    return CacheChoice(fastest.kv_type, "the fastest")
+    best = min(seconds for _, seconds in tried)
+    fast = [trial for trial, seconds in tried if seconds <= best * _WORTH_MEMORY]
+    return CacheChoice(min(fast, key=lambda each: each.bytes_per_token).kv_type, "the smallest of the fastest")
 
 
 def is_exact_enough(exact_widths: Sequence[int] | None) -> bool:

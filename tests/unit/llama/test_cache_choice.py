@@ -57,8 +57,10 @@ def test_only_types_that_may_win_are_examined(trials: list[CacheTrial], expected
     assert next_to_examine(trials) == expected
 
 
-def test_a_draft_model_s_cache_is_the_fastest() -> None:
+def test_a_draft_model_s_cache_is_the_smallest_of_the_fastest() -> None:
     assert choose_fast([trial("q8_0", 1.0), trial("f32", None), trial("f16", 0.9)]).kv_type is KvType.F16
+    small, large = CacheTrial(KvType.Q8_0, 34, 1.03), CacheTrial(KvType.F32, 128, 1.0)
+    assert choose_fast([large, small]).kv_type is KvType.Q8_0
 
 
 def test_a_type_that_was_asked_for_is_the_only_one_tried() -> None:
