@@ -147,3 +147,12 @@ def test_a_window_that_is_made_smaller_keeps_the_end_in_sight_and_a_reader_furth
     view.resize(900, 600)
     qtbot.wait(20)
     assert bar.value() < bar.maximum()
+
+
+def test_the_column_keeps_its_width_from_chat_to_chat(view: TranscriptView) -> None:
+    view.show_messages([answer(STORY)])
+    margins = []
+    for messages in ([], [answer(STORY)]):
+        view.show_messages(messages)
+        margins.append(view.document().rootFrame().frameFormat().leftMargin())
+    assert margins[0] == margins[1] >= 20

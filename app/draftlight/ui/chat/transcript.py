@@ -93,6 +93,7 @@ class TranscriptView(QTextBrowser):
         """Show another conversation, from its end."""
         self.close_card()
         self._writer.clear()
+        self._fit_column()  # an emptied document has lost its margins
         for message in messages:
             self._writer.append(message)
         self._to_bottom()
