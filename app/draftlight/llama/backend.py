@@ -107,7 +107,7 @@ class LlamaModel:
     would change under the model. forward() looks about once a second and raises UserError when either has happened.
 
     Attributes:
-        n_threads: how many the last pass used; as loaded, where no watch changes it.
+        n_threads: how many the last pass used.
         decode_seconds: time spent inside llama_decode until its logits were there, summed over all calls.
         n_past: tokens in the cache.
 
@@ -118,14 +118,15 @@ class LlamaModel:
     ) -> None:
         """Load the file. `progress` is told the fraction done and answers whether to go on.
 
-        `watch` is told what passes take and says how many threads they use: those of the options at most, and always
-        as many without it. Raises ModelNotLoaded, or LoadCancelled when `progress` answered False.
+        `watch` is told what passes take and says how many threads they use, at most those of the options.
+        Raises ModelNotLoaded, or LoadCancelled when `progress` answered False.
         """
         self.path = path
         self._lib = native()
         self._logits_of = native_function("llama_get_logits", ctypes.c_void_p, ctypes.c_void_p)
         self._model: object | None = None
         self._context: object | None = None
+        self._shape = (0, 0)  # tokens and rows of the last pass
         self._pool: ThreadPool | None = None
         self._watch = watch
         self._batch: Any = None  # a ctypes structure
@@ -159,8 +160,7 @@ class LlamaModel:
         params.n_gpu_layers = options.n_gpu_layers
         params.use_extra_bufts = options.use_extra_buffers
         devices = device_list(options.device)  # referenced until the load has returned
-        if devices is not None:
-            params.devices = ctypes.cast(devices, ctypes.c_void_p)
+        params.devices = None if devices is None else ctypes.cast(devices, ctypes.c_void_p)
         stopped = False
 
         def report(fraction: float, _user_data: object) -> bool:
@@ -256,8 +256,10 @@ class LlamaModel:
         self._check_call(count, rows)
         self._tokens[:count] = tokens
         self._positions[:count] = self._all_positions[self.n_past : self.n_past + count]
-        self._wanted[: count - rows] = 0
-        self._wanted[count - rows : count] = 1
+        if self._shape != (count, rows):
+            self._shape = (count, rows)
+            self._wanted[: count - rows] = 0
+            self._wanted[count - rows : count] = 1
         self._batch.n_tokens = count
         native_log.forget_errors()
         started = time.perf_counter()
@@ -276,7 +278,7 @@ class LlamaModel:
         return self._view(address)[:rows] if rows else self._rows[:0]
 
     def use_threads(self, n_threads: int) -> None:
-        """Compute with so many threads from now on: as many as it was loaded with at most."""
+        """Compute with so many threads from now on, at most those it was loaded with."""
         if n_threads != self.n_threads:
             self.n_threads = n_threads
             self._lib.llama_set_n_threads(self._context, n_threads, n_threads)

@@ -55,10 +55,16 @@ class ThreadPolicy:
     """The thread count of a pair: what disturbs one of its models disturbs the other. Used by one thread at a time.
 
     `state` may be read from any thread.
+
+    Attributes:
+        n_threads: how many the next pass is to use, out of `n_all`.
+        state: the same without trials of a few passes, and why.
+
     """
 
     def __init__(self, n_threads: int, *, may_change: bool = True) -> None:
         """Start with all `n_threads`, which is also the most. `may_change` False: where results would depend on it."""
+        self.n_threads = self.n_all = n_threads
         self._ladder = _ladder(n_threads) if may_change else (n_threads,)
         self._rung = 0
         self._passes: deque[tuple[float, float]] = deque(maxlen=_WINDOW)  # seconds taken and expected
@@ -75,16 +81,6 @@ class ThreadPolicy:
         self._unproven = self._unproven or costs is None
         return ThreadWatch(self, costs)
 
-    @property
-    def n_threads(self) -> int:
-        """How many threads the next pass is to use."""
-        return self._ladder[self._rung if self._trial is None else self._trial.rung]
-
-    @property
-    def uses_all(self) -> bool:
-        """Whether the next pass is to use all threads."""
-        return self._rung == 0 and self._trial is None
-
     def begin(self, now: float) -> int:
         """Return how many threads to use for a pass that starts now (seconds of a clock that never goes back)."""
         if self._rung and now - self._last_pass > _PAUSE:
@@ -100,19 +96,26 @@ class ThreadPolicy:
             self._judge(self._trial, now)
             return
         self._passes.append((seconds, expected))
-        if len(self._ladder) > 1 and len(self._passes) > 1:
+        if self._rung or self._unproven or seconds > _COLLAPSED * expected:  # most passes end here
             self._consider(is_due=now >= self._next_trial)
 
     def _consider(self, *, is_due: bool) -> None:
         """Start a trial where one is due, or where it goes much worse than at the last one."""
-        fair = self._ladder[0] / self._ladder[self._rung]
+        if len(self._ladder) == 1 or len(self._passes) == 1:
+            return
+        fair = self.n_all / self.n_threads
         slowness = _slowness_without_worst(self._passes)
         collapsed = slowness > _COLLAPSED * fair and (is_due or slowness > _WORSE * self._borne)
         if self._rung + 1 < len(self._ladder) and (collapsed or self._has_to_look()):
             latest = list(self._passes)[-_TRIAL:]  # those before may be from a better time
-            self._trial = _Trial(self._rung + 1, _slowness_without_worst(latest))
+            self._try(_Trial(self._rung + 1, _slowness_without_worst(latest)))
         elif self._rung and is_due and len(self._passes) >= _TRIAL:
-            self._trial = _Trial(self._rung - 1, _slowness(self._passes))
+            self._try(_Trial(self._rung - 1, _slowness(self._passes)))
+
+    def _try(self, trial: _Trial | None) -> None:
+        """Use the threads of the trial from the next pass on; without one, those that were settled on."""
+        self._trial = trial
+        self.n_threads = self._ladder[self._rung if trial is None else trial.rung]
 
     def _has_to_look(self) -> bool:
         """Once, where other programs may have been busy from the start: then nothing looks slow."""
@@ -132,8 +135,9 @@ class ThreadPolicy:
         if trial.rung > self._rung and trial.rung + 1 < len(self._ladder):
             trial.rung += 1
             trial.passes.clear()
+            self._try(trial)
             return
-        self._trial = None
+        self._try(None)
         wait = max(trial.lost / _TRIAL_SHARE, _SHORTEST_WAIT * 2 ** min(self._in_vain, _DOUBLINGS))
         self._next_trial = now + min(wait, _LONGEST_WAIT)
         self._in_vain += 1
@@ -148,22 +152,21 @@ class ThreadPolicy:
 
     def _adopt(self, trial: _Trial, slowness: float, now: float) -> None:
         """Stay with the threads of a trial that went well."""
-        n_threads, n_all = self._ladder[trial.rung], self._ladder[0]
         reason = ""
-        if n_threads < n_all:
-            times = trial.before / slowness
-            reason = f"Other programs keep the processor busy: {n_threads} of {n_all} threads are used"
+        if trial.rung:
+            times, n_threads = trial.before / slowness, self._ladder[trial.rung]
+            reason = f"Other programs keep the processor busy: {n_threads} of {self.n_all} threads are used"
             reason += f", which is {times:.1f} times as fast." if trial.rung > self._rung else "."
         self._settle(trial.rung, reason)
         self._passes.extend(trial.passes)
         self._next_trial = now + (_SHORTEST_WAIT if trial.rung else 0.0)
 
     def _settle(self, rung: int, reason: str) -> None:
-        self._rung, self._trial, self._in_vain = rung, None, 0
-        self._borne = 0.0
+        self._rung, self._in_vain, self._borne = rung, 0, 0.0
+        self._try(None)
         self._passes.clear()
-        self.state = ThreadState(self._ladder[rung], self._ladder[0], reason)
-        _log.info("%s", reason or f"All {self._ladder[0]} threads are used again.")
+        self.state = ThreadState(self.n_threads, self.n_all, reason)
+        _log.info("%s", reason or f"All {self.n_all} threads are used again.")
 
 
 class ThreadWatch:
@@ -180,16 +183,17 @@ class ThreadWatch:
         """Take in a pass over `width` tokens after `n_past` others that ended now and took `seconds`."""
         if width > _WIDEST:
             return
+        undisturbed = self._cost(width, n_past)
         by_width = 0 if self._costs else width  # one factor for all widths, where costs say how they compare
-        relative = seconds / self._cost(width, n_past)
         shortest = self._shortest.get(by_width)
+        uses_all = self.policy.n_threads == self.policy.n_all
         if shortest is None:
-            if self._costs is None and not self.policy.uses_all:
+            if self._costs is None and not uses_all:
                 return
-            shortest = self._shortest[by_width] = _Shortest(1.0 if self._costs else relative)
-        if self.policy.uses_all:
-            shortest.see(relative)
-        self.policy.passed(now, seconds, seconds / relative * shortest.known)
+            shortest = self._shortest[by_width] = _Shortest(1.0 if self._costs else seconds)
+        if uses_all:
+            shortest.see(seconds / undisturbed)
+        self.policy.passed(now, seconds, undisturbed * shortest.known)
 
     def _cost(self, width: int, n_past: int) -> float:
         if self._costs is None:
