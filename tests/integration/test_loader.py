@@ -14,8 +14,8 @@ from draftlight.engine.sampling import SamplingParams
 from draftlight.errors import UserError
 from draftlight.llama import loader
 from draftlight.llama.backend import LlamaModel, ModelNotLoaded
-from draftlight.llama.loader import LoadedLlamaPair, load
-from draftlight.llama.report import Exactness, ModelProbe, Preflight, ProbeReport
+from draftlight.llama.loader import LoadedLlamaPair, load, thread_policy
+from draftlight.llama.report import Exactness, ModelProbe, Preflight, ProbeReport, ThreadTrial
 from draftlight.llama.trial import Stage
 from draftlight.settings import KvType, PairSettings
 from twins import Twins, make_twins, write_twin
@@ -68,6 +68,21 @@ def load_pair() -> Iterator[Callable[[PairSettings], LoadedLlamaPair]]:
     yield load_one
     for pair in pairs:
         pair.close()
+
+
+def test_a_thread_count_measured_beside_busy_programs_is_open_again(
+    settings: PairSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loader, "default_threads", lambda: 8)
+    trials = (ThreadTrial(1, 0.1, 0.2), ThreadTrial(8, 9.0, 9.0))
+    quiet = replace(report(settings), thread_trials=trials)
+    policy, costs, draft_costs = thread_policy(Preflight(settings, (), quiet))
+    assert (policy.n_threads, costs, draft_costs) == (1, COSTS, COSTS)
+    busy = replace(quiet, others_busy=0.9)
+    policy, costs, draft_costs = thread_policy(Preflight(settings, (), busy))
+    assert (policy.n_threads, costs, draft_costs) == (8, None, None)
+    by_hand = replace(busy, thread_trials=())
+    assert thread_policy(Preflight(replace(settings, n_threads=3), (), by_hand))[0].n_threads == 3
 
 
 def generate(pair: LoadedLlamaPair, draft_length: int = 3) -> list[object]:

@@ -112,7 +112,7 @@ def thread_policy(checked: Preflight) -> tuple[ThreadPolicy, StepCosts | None, S
     The count only ever changes where that changes no bit. What was measured beside busy programs is no measure: the
     count is then open again, unless the person has set it.
     """
-    report, n_threads = checked.report, checked.settings.n_threads
+    report, n_threads = checked.report, checked.settings.n_threads or default_threads()
     may_change = report.exactness.threads is not False
     if report.others_busy <= BUSY:
         draft_costs = None if report.draft is None else report.draft.costs
