@@ -99,7 +99,7 @@ def build_variables(stamps: Stamps, environ: Mapping[str, str]) -> dict[str, str
 
 def installed_digest(stamps: Stamps, environ: Mapping[str, str]) -> str:
     """Name what is installed: the project's file, the way llama.cpp is built, the processor it is built for."""
-    recipe = [(ROOT / name).read_bytes() for name in ("pyproject.toml", "packaging/wheels.py", "packaging/lean.cmake")]
+    recipe = [(ROOT / name).read_bytes() for name in ("pyproject.toml", "packaging/wheels.py", "packaging/llama.cmake")]
     return digest(
         venv_digest(),
         [hashlib.sha256(content).hexdigest() for content in recipe],

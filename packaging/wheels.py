@@ -1,7 +1,8 @@
 """llama-cpp-python compiled for this machine, and kept for the next checkout.
 
 There is no ready-made wheel of it, so it is compiled: without OpenMP, whose spinning threads collapse as soon as
-another program wants a core, and without AMX where GCC 11 or 12 would turn it into code that crashes. pip's own cache
+another program wants a core, with threads that go to sleep when they wait long (llama.cmake), and without AMX where GCC
+11 or 12 would turn it into code that crashes. pip's own cache
 of wheels does not look at such settings, so it is neither read nor written; ours is keyed by all that shapes a build.
 """
 
@@ -24,7 +25,7 @@ import bootstrap
 import steps
 
 PACKAGE = "llama-cpp-python"
-LEAN = bootstrap.ROOT / "packaging" / "lean.cmake"
+CHANGES = bootstrap.ROOT / "packaging" / "llama.cmake"
 # Without LLAVA_BUILD there is no reader for pictures, which this program has no use for.
 DEFINITIONS = {"GGML_OPENMP": "OFF", "LLAVA_BUILD": "OFF"}
 VERSION_MACROS = {
@@ -128,8 +129,8 @@ def build_environment(environ: Mapping[str, str], compiler: Compiler) -> dict[st
         result |= {"CC": compiler.c, "CXX": compiler.cxx}
     arguments = environ.get("CMAKE_ARGS", "")
     ours = [f"-D{name}={value}" for name, value in DEFINITIONS.items() if not _defines(arguments, name)]
-    if not _defines(arguments, "CMAKE_PROJECT_llama_cpp_INCLUDE") and not _defines(arguments, "LLAVA_BUILD"):
-        ours.append(shlex.quote(f"-DCMAKE_PROJECT_llama_cpp_INCLUDE={LEAN.as_posix()}"))
+    if not _defines(arguments, "CMAKE_PROJECT_llama_cpp_INCLUDE"):
+        ours.append(shlex.quote(f"-DCMAKE_PROJECT_llama_cpp_INCLUDE={CHANGES.as_posix()}"))
     result["CMAKE_ARGS"] = " ".join([arguments, *ours]).strip()
     if needs_no_amx(compiler):
         for name in ("CFLAGS", "CXXFLAGS"):
@@ -166,11 +167,11 @@ def build_facts(version: str, environ: Mapping[str, str], compiler: Compiler, pr
 
     """
     # The checkout's path is no fact, nor that it has to be quoted: another checkout shall find the wheel.
-    arguments = [word.replace(LEAN.as_posix(), "LEAN") for word in shlex.split(environ.get("CMAKE_ARGS", ""))]
+    arguments = [word.replace(CHANGES.as_posix(), "CHANGES") for word in shlex.split(environ.get("CMAKE_ARGS", ""))]
     return {
         "version": version,
         "CMAKE_ARGS": arguments,
-        "lean": _commands(LEAN) if any(word.endswith("=LEAN") for word in arguments) else [],
+        "changes": _commands(CHANGES) if any(word.endswith("=CHANGES") for word in arguments) else [],
         "CFLAGS": environ.get("CFLAGS", ""),
         "CXXFLAGS": environ.get("CXXFLAGS", ""),
         "compiler": [compiler.family, compiler.version, compiler.target],
@@ -182,7 +183,7 @@ def build_facts(version: str, environ: Mapping[str, str], compiler: Compiler, pr
 
 def _commands(cmake_file: Path) -> list[str]:
     lines = cmake_file.read_text(encoding="utf-8").splitlines()
-    return [line for line in lines if line and not line.startswith("#")]
+    return [line for line in lines if line and not line.startswith("# ")]
 
 
 def cache_folder(environ: Mapping[str, str]) -> Path:

@@ -50,9 +50,9 @@ def test_the_wheels_key_does_not_change_with_the_checkout_or_the_rest_of_the_env
     here = key({"HOME": "/a", "LANG": "C"})
     elsewhere = tmp_path / "a clone"
     elsewhere.mkdir()
-    monkeypatch.setattr(wheels, "LEAN", Path(shutil.copy(wheels.LEAN, elsewhere)))
+    monkeypatch.setattr(wheels, "CHANGES", Path(shutil.copy(wheels.CHANGES, elsewhere)))
     assert key({"HOME": "/b"}) == here
-    wheels.LEAN.write_text("set(LLAMA_BUILD_COMMON ON)", encoding="utf-8")
+    wheels.CHANGES.write_text("set(LLAMA_BUILD_COMMON ON)", encoding="utf-8")
     assert key({}) != here
 
 
@@ -149,7 +149,7 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     root = tmp_path / "a checkout"
     (root / "packaging").mkdir(parents=True)
     (root / "models").mkdir()
-    for name in ("pyproject.toml", "packaging/wheels.py", "packaging/lean.cmake"):
+    for name in ("pyproject.toml", "packaging/wheels.py", "packaging/llama.cmake"):
         (root / name).write_bytes((bootstrap.ROOT / name).read_bytes())
     state = root / ".venv" / "draftlight"
     python = root / ".venv" / "bin" / "python"
