@@ -231,10 +231,11 @@ class _Generation:
 
         draft = [report.id for report in pending[:n_submitted]]
         ahead_before = self._parts.ahead_seconds
-        verdict, audit = self._verified(draft)
+        width = outlook.width(n_submitted)
+        verdict, audit = self._verified(draft, width)
         ahead_ms = 1000.0 * (self._parts.ahead_seconds - ahead_before)
         done, reason = self._committed(pending, n_submitted, verdict, watch, no_draft_reason)
-        done = replace(done, audit=audit, ahead_ms=ahead_ms)
+        done = replace(done, width=width, audit=audit, ahead_ms=ahead_ms)
         if timed and self._parts.experience is not None:
             saved_ms = self._parts.experience.learn(done, outlook.n_tokens, self._n_read)
             done = replace(done, saved_ms=saved_ms)
@@ -252,15 +253,25 @@ class _Generation:
             return none, "the first token comes from the prompt's own pass, before the draft model reads anything"
         if not self._parts.drafters:
             return none, "no draft is chosen"
-        room = min(n_left - 1, self._parts.target.n_ctx - n_tokens, _LONGEST_DRAFT)
-        if room <= 0:
+        widest = 1 + min(self._parts.target.n_ctx - n_tokens, _LONGEST_DRAFT)
+        if min(n_left, widest) <= 1:
             return none, "there is room for one more token only"
-        lengths = range(room + 1)
-        if self._parts.exactness is None:
-            return Outlook(n_tokens, n_left, tuple(lengths)), ""
-        widths = self._parts.exactness.widths(self._request.sampling)
-        exact = tuple(k for k in lengths if k + 1 in widths or not k)
-        return Outlook(n_tokens, n_left, exact), "no verify width is exact on this machine"
+        widths = self._widths(widest)
+        lengths = tuple(k for k in range(min(n_left, widest)) if widths[k])
+        return Outlook(n_tokens, n_left, lengths, widths), "no verify width is exact on this machine"
+
+    def _widths(self, widest: int) -> tuple[int, ...]:
+        """Return the rows to verify K drafted tokens with, by K: the cheapest allowed width that holds them; or 0."""
+        exactness, experience = self._parts.exactness, self._parts.experience
+        allowed = None if exactness is None else exactness.widths(self._request.sampling)
+        widths, best, least = [1] + [0] * (widest - 1), 0, float("inf")
+        for width in range(widest, 1, -1):
+            if allowed is None or width in allowed:
+                price = width if experience is None else experience.prices.forward(width, len(self._sequence))
+                if price < least or experience is None:
+                    best, least = width, price
+            widths[width - 1] = best
+        return tuple(widths)
 
     def _draft(self) -> Iterator[TokenReport]:
         """Let the drafters propose, one token at a time, as the controller says; name each token as it comes."""
@@ -287,11 +298,11 @@ class _Generation:
             if self._parts.tokenizer.is_end(proposal.token):
                 return
 
-    def _verified(self, draft: Sequence[int]) -> tuple[Verdict, bool | None]:
+    def _verified(self, draft: Sequence[int], width: int) -> tuple[Verdict, bool | None]:
         """Judge the draft. In EXACT some rows are evaluated again alone; tells whether such a one held up."""
-        logits = self._logits(draft)
+        logits = self._logits(draft, width)
         verdict = verify(draft, logits, self._sequence, self._sampler)
-        exactness, width = self._parts.exactness, len(draft) + 1
+        exactness = self._parts.exactness
         row = None if exactness is None or not draft else exactness.row_to_check(verdict, width)
         if exactness is None or row is None:
             return verdict, None
@@ -301,8 +312,8 @@ class _Generation:
         verdict = rejudged(verdict, row, alone, draft, self._sequence, self._sampler)
         return verdict, exactness.holds(width, logits[row], alone)
 
-    def _logits(self, draft: Sequence[int]) -> FloatArray:
-        """Logits after the committed text and after each drafted token: (K + 1, n_vocab)."""
+    def _logits(self, draft: Sequence[int], width: int) -> FloatArray:
+        """Logits after the committed text and each drafted token, (K + 1, n_vocab), from a pass of `width` rows."""
         if self._prompt_logits is not None:
             logits, self._prompt_logits = self._prompt_logits, None
             return logits
@@ -311,7 +322,8 @@ class _Generation:
             for drafter in self._parts.drafters:
                 if draft and isinstance(drafter, AheadDrafter):
                     meanwhile.enter_context(drafter.drafting_ahead(sequence, self._sampler))
-            return self._parts.target.advance(sequence, rows=len(draft) + 1)
+            padding = sequence[-1:] * (width - len(draft) - 1)
+            return self._parts.target.advance([*sequence, *padding], rows=width)[: len(draft) + 1]
 
     def _committed(
         self,

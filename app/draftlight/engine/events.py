@@ -138,6 +138,7 @@ class RoundVerified:
     host_ms: float
     no_draft_reason: str = ""  # why nothing was drafted, in words; empty where something was
     n_submitted: int = 0
+    width: int = 0  # rows of the verify, padding included
     reasoning: Reasoning | None = None  # of AUTO only
     saved_ms: float = 0.0  # against plain steps for the same tokens, by their measured cost; 0 where it is unknown
     ahead_ms: float = 0.0  # the draft model ran during the verify, for the next round

@@ -63,6 +63,13 @@ def test_exact_tokens_are_plain_decoding_s_although_near_exact_widths_turn_near_
         assert fast.tokens != plain.tokens, "without EXACT such ties go the other way"
 
 
+def test_a_draft_whose_own_width_is_not_exact_is_verified_in_a_wider_one_that_is() -> None:
+    facts = PairFacts(COSTS, exact_widths=frozenset({1, 4}))
+    _, rounds = answer(WidthModel(frozenset({2, 3}), 0.5), facts, draft_length=2)
+    assert {report.width for report in rounds} == {1, 4}
+    assert max(report.n_submitted for report in rounds) == 2
+
+
 def test_near_exact_widths_are_for_greedy_choices_without_penalties_alone() -> None:
     for sampling in (SAMPLED, SamplingParams(temperature=0.0, repeat_penalty=1.2)):
         _, rounds = answer(WidthModel(frozenset({4, 8}), 0.001), NEAR, draft_length=7, sampling=sampling)

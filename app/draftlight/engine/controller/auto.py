@@ -19,6 +19,7 @@ from draftlight.engine.events import DraftSource, Reasoning, RoundVerified, Toke
 _LEAST_GAIN = 0.03  # tokens a draft must promise before it is begun
 _UNLIKELY = 0.2  # chance that the whole draft is accepted, below which no further row can be worth its price
 _NEAR = 8  # tokens behind, up to which catching up is charged to the round that does it
+_CAUTION = 1.5  # times what reading a long text costs must come back: it is spent at once, the gain is a hope
 _HORIZON = 128  # tokens over which a longer way to catch up has to pay
 _REVIEW_LAG = 24  # tokens behind, from which a review can teach something
 REVIEW_WINDOW = 64  # tokens a review reads where the draft model is further behind
@@ -50,7 +51,9 @@ class AutoLength:
         """Start a round."""
         self._outlook = outlook
         self._lengths = frozenset(outlook.lengths)
-        self._verifies = [self._prices.verify(k, outlook.n_tokens) for k in range(outlook.lengths[-1] + 1)]
+        self._verifies = [
+            self._prices.verify(k, outlook.width(k), outlook.n_tokens) for k in range(outlook.lengths[-1] + 1)
+        ]
         self._plain_seconds = self._verifies[0]
         self._proposals.clear()
         self._chances.clear()
@@ -170,7 +173,8 @@ class AutoLength:
             return self._prices.draft(offer.lag, context)
         one = self._prices.draft(1, context)
         saved = self._plain_seconds - 1.0 / self._planned  # on each further token
-        pays = min(self._outlook.n_left, _HORIZON) * saved > self._prices.draft(offer.lag, context // 2) - one
+        reading = self._prices.draft(offer.lag, context // 2) - one
+        pays = min(self._outlook.n_left, _HORIZON) * saved > _CAUTION * reading
         return one if pays else float("inf")
 
     def _opportunity(self, offers: Offers) -> float:

@@ -13,11 +13,20 @@ Offers: TypeAlias = Mapping[DraftSource, Offer]
 
 @dataclass(frozen=True, slots=True)
 class Outlook:
-    """A round's frame: the tokens so far, those that may still come, and the draft lengths allowed, rising, 0 first."""
+    """A round's frame: the tokens so far, those that may still come, and the draft lengths allowed, rising, 0 first.
+
+    `widths` are the rows of the verify by draft length: more than K + 1 where a wider pass is cheaper, or the only
+    exact one; the rows behind the draft are padding that nobody looks at. Empty: K + 1 for each.
+    """
 
     n_tokens: int
     n_left: int
     lengths: tuple[int, ...]
+    widths: tuple[int, ...] = ()
+
+    def width(self, k: int) -> int:
+        """Return how many rows a verify of k drafted tokens has."""
+        return self.widths[k] if self.widths else k + 1
 
     def longest(self, k: int) -> int:
         """Return the longest length allowed that is no more than `k`."""

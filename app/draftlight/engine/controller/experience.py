@@ -51,7 +51,7 @@ class Experience:
         self._for_reviews += _REVIEW_SHARE * spent / 1000.0
         if report.audit is None:  # else a second pass is in the verify's time
             self.prices.observe(report, context, n_read)
-        return len(report.committed) * 1000.0 * self.prices.verify(0, context) - spent
+        return len(report.committed) * 1000.0 * self.prices.verify(0, 1, context) - spent
 
     def may_review(self, seconds: float) -> bool:
         """Tell whether enough time was saved up, and take it."""

@@ -64,9 +64,13 @@ class Prices:
         self._draft = None if draft is None else Corrected(draft)
         self._host = _HOST_SECONDS
 
-    def verify(self, n_drafted: int, context: int) -> float:
-        """Seconds to verify this many drafted tokens, the host's work included."""
-        return self._target.at(n_drafted + 1, context) + self._host * (n_drafted + 1)
+    def forward(self, width: int, context: int) -> float:
+        """Seconds of one pass of the target."""
+        return self._target.at(width, context)
+
+    def verify(self, n_drafted: int, width: int, context: int) -> float:
+        """Seconds to verify this many drafted tokens in a pass of this width, the host's work included."""
+        return self._target.at(width, context) + self._host * (n_drafted + 1)
 
     def draft(self, n_read: int, context: int) -> float:
         """Seconds until the draft model, having `n_read` tokens to read, has proposed one."""
@@ -80,7 +84,7 @@ class Prices:
     def observe(self, report: RoundVerified, context: int, n_read: Sequence[int]) -> None:
         """Take in a finished round. `n_read`: how many tokens the draft model read before each of its proposals."""
         width = report.n_submitted + 1
-        self._target.observe(width, context, report.verify_ms / 1000.0)
+        self._target.observe(report.width or width, context, report.verify_ms / 1000.0)
         if self._draft is not None and n_read:
             expected = sum(self._draft.at(n, context) for n in n_read)
             share = report.draft_ms / 1000.0 / expected if expected > 0.0 else 1.0

@@ -78,6 +78,7 @@ class Priced:
         )
         self.tokens: list[int] = []
         self.lengths: Counter[int] = Counter()
+        self.widths: Counter[int] = Counter()
 
     def seconds(self, k: int | None, n_answers: int = 2) -> float:
         """Seconds that the rounds of a few answers cost."""
@@ -96,6 +97,7 @@ class Priced:
                     before = sum(model.decode_seconds for model in self.models)
                 elif isinstance(event, RoundVerified):
                     self.lengths[event.n_submitted] += 1
+                    self.widths[event.width] += 1
                     self.tokens += [token.id for token in event.committed]
             spent += sum(model.decode_seconds for model in self.models) - before
         return spent
@@ -136,6 +138,18 @@ def test_whatever_auto_drafts_the_tokens_are_plain_decoding_s() -> None:
     auto.seconds(None)
     assert auto.lengths[3] > 0
     assert auto.tokens == plain.tokens
+
+
+def test_a_verify_is_padded_to_a_wider_pass_that_is_cheaper() -> None:
+    """Four rows cost this target less than two or three."""
+    padded = Priced("large", 0.3)
+    taken = padded.seconds(2)
+    assert padded.widths.keys() == {1, 4}
+    assert padded.lengths[2] > 0
+    assert taken < 0.85 * Priced("large", 0.3).seconds(0)
+    plain = Priced("large", 0.3)
+    plain.seconds(0)
+    assert padded.tokens == plain.tokens
 
 
 def drafted(margin: float) -> Drafted:
