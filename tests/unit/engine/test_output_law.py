@@ -34,6 +34,7 @@ def draws(k: int) -> np.ndarray:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)  # 200,000 draws: a minute on a quiet machine
 @pytest.mark.parametrize("k", [0, 3], ids=["plain", "shared noise, K = 3"])
 def test_committed_tokens_follow_the_target_s_law(k: int) -> None:
     counts = draws(k)
