@@ -43,6 +43,7 @@ class AutoLength:
         self._draft_seconds = 0.0
         self._reading = 0.0  # what the draft model's next token will cost
         self._rho = 0.0
+        self._reviewed_at = 0  # tokens of the text at the last review
         self._planned = 1.0  # tokens a second of the best fixed length
         self.off_reason = ""
         self.reasoning: Reasoning | None = None
@@ -68,8 +69,13 @@ class AutoLength:
         offer = offers.get(DraftSource.MODEL)
         if self._proposals or offer is None or not offer.ready or offer.lag < _REVIEW_LAG:
             return 0
+        if self._outlook.n_tokens < self._reviewed_at + _REVIEW_LAG:  # the same tokens would teach nothing new
+            return 0
         n_read = min(offer.lag, REVIEW_WINDOW)
-        return n_read if self._experience.may_review(self._prices.draft(n_read, n_read)) else 0
+        if not self._experience.may_review(self._prices.draft(n_read, n_read)):
+            return 0
+        self._reviewed_at = self._outlook.n_tokens
+        return n_read
 
     def reviewed(self, trials: list[DraftTrial]) -> None:
         """Learn from a review."""

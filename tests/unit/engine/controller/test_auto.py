@@ -241,3 +241,18 @@ def test_reasoning_adds_up() -> None:
     assert made.reasoning is not None
     expected = 1.0 + sum(math.prod(made.reasoning.acceptance[: k + 1]) for k in range(n))
     assert made.reasoning.expected == pytest.approx(expected, abs=1e-3)
+
+
+def test_a_text_is_reviewed_once_however_much_time_was_saved_up() -> None:
+    """A window that was read alone leaves the draft model as far behind as before."""
+    experience = Experience(PairFacts(LARGE, SMALL_DRAFT))
+    long_ago = RoundVerified(0, 0, (), None, 0, draft_ms=0.0, verify_ms=1e6, host_ms=0.0, width=1)
+    experience.learn(long_ago, 100, ())
+    made = AutoLength(experience, greedy=True)
+    far_behind = {DraftSource.MODEL: Offer(ready=True, lag=300)}
+    asked = []
+    for n_tokens in (300, 300, 310, 324):
+        made.begin_round(Outlook(n_tokens, 400, tuple(range(8))))
+        asked.append(made.wants_review(far_behind) > 0)
+        asked.append(made.wants_review(far_behind) > 0)
+    assert asked == [True, False, False, False, False, False, True, False]
