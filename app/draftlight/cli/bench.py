@@ -36,7 +36,6 @@ from draftlight.engine.sampling import SamplingParams
 from draftlight.errors import UserError
 from draftlight.settings import PairSettings
 
-_SUITE = "bench/suite.jsonl"
 _NO_LIMIT = 2**31  # of a prompt's length while it is written; what does not fit is refused afterwards
 _NEVER = -1e9  # a logit bias that no token survives, as servers do for `ignore_eos`
 _DEFAULT_SEED = 1
@@ -46,7 +45,7 @@ def run(arguments: Arguments, parts: Parts) -> int:
     """Measure and report; return the exit status: 0, or 130 where Ctrl-C ended it early. Raises UserError."""
     arms = parse_arms(arguments.arms)
     addresses = parse_peers(arguments.peers, arms)
-    suite = read_prompts(paths.asset(_SUITE))
+    suite = read_prompts(paths.bench_suite())
     prompts = suite if arguments.prompts is None else read_prompts(arguments.prompts)
     prompts = spread(prompts, arguments.limit or len(prompts))
     peers = {address.name: Peer(address.url) for address in addresses}
