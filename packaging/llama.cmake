@@ -72,3 +72,24 @@ if(is_changed EQUAL -1)
   string(REPLACE "${barrier_begins}" "${barrier_waits}${barrier_begins}" source "${source}")
   file(WRITE "${barrier_file}" "${source}")
 endif()
+
+# Let products of a half-precision matrix with one row be computed as those with several rows are, whose sums do not depend
+# on how many rows there are. Attention over an F16 cache then gives the same bits in a verify as token by token, which is
+# what EXACT mode needs. By itself llama.cpp takes another kernel for one row.
+set(product_file "${PROJECT_SOURCE_DIR}/vendor/llama.cpp/ggml/src/ggml-cpu/llamafile/sgemm.cpp")
+set(product_of_one_row "    if (n < 2)
+        return false;
+")
+set(product_of_one_half_row "    if (n < 2 && Atype != GGML_TYPE_F16)
+        return false;
+")
+file(READ "${product_file}" source)
+string(FIND "${source}" "${product_of_one_half_row}" is_changed)
+if(is_changed EQUAL -1)
+  string(FIND "${source}" "${product_of_one_row}" found)
+  if(found EQUAL -1)
+    message(FATAL_ERROR "packaging/llama.cmake does not know this llama.cpp: llamafile_sgemm() reads differently.")
+  endif()
+  string(REPLACE "${product_of_one_row}" "${product_of_one_half_row}" source "${source}")
+  file(WRITE "${product_file}" "${source}")
+endif()

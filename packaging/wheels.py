@@ -1,9 +1,10 @@
 """llama-cpp-python compiled for this machine, and kept for the next checkout.
 
 There is no ready-made wheel of it, so it is compiled: without OpenMP, whose spinning threads collapse as soon as
-another program wants a core, with threads that go to sleep when they wait long (llama.cmake), and without AMX where GCC
-11 or 12 would turn it into code that crashes. pip's own cache
-of wheels does not look at such settings, so it is neither read nor written; ours is keyed by all that shapes a build.
+another program wants a core, with threads that go to sleep when they wait long and with sums that do not depend on how
+many rows a pass has (llama.cmake), and without AMX where GCC 11 or 12 would turn it into code that crashes. pip's own
+cache of wheels does not look at such settings, so it is neither read nor written; ours is keyed by all that shapes a
+build.
 """
 
 import json

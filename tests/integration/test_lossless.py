@@ -6,6 +6,7 @@ Temperature 0 uses no noise, so one seed says all there.
 """
 
 import os
+import platform
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +23,7 @@ from draftlight.engine.drafting.suffix import SuffixDrafter
 from draftlight.engine.events import GenerationFinished, RoundVerified, TokenReport
 from draftlight.engine.sampling import SamplingParams
 from draftlight.llama.backend import LlamaModel, ModelOptions
+from draftlight.settings import KvType
 from findings import note
 from twins import Twins, make_twins
 
@@ -64,8 +66,8 @@ class Pair:
         return ModelDrafter(self.draft_context, self.target.n_vocab), int(arm)
 
 
-def loaded(name: str, target: Path, draft: Path) -> Iterator[Pair]:
-    options = ModelOptions(n_ctx=N_CTX, n_threads=N_THREADS, n_gpu_layers=N_GPU_LAYERS)
+def loaded(name: str, target: Path, draft: Path, kv_type: KvType = KvType.Q8_0) -> Iterator[Pair]:
+    options = ModelOptions(n_ctx=N_CTX, n_threads=N_THREADS, n_gpu_layers=N_GPU_LAYERS, kv_type=kv_type)
     with LlamaModel(target, options) as big, LlamaModel(draft, options) as small:
         yield Pair(name, big, Context(big), small, Context(small))
 
@@ -83,7 +85,7 @@ def twins(twin_pair: Twins) -> Iterator[Pair]:
 @pytest.fixture(scope="module")
 def f16_twins(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
     made = make_twins(tmp_path_factory.mktemp("f16-twins"), weights="F16")
-    yield from loaded("F16 twins", made.target, made.draft)
+    yield from loaded("F16 twins, F32 cache", made.target, made.draft, KvType.F32)
 
 
 def exact_widths(model: LlamaModel, widths: Sequence[int]) -> frozenset[int]:
@@ -174,3 +176,10 @@ def test_the_twins_commit_the_same_tokens_for_every_draft(twins: Pair) -> None:
 
 def test_where_widths_are_not_exact_a_fork_is_a_near_tie(f16_twins: Pair) -> None:
     check_pair(f16_twins, PROMPTS[:3], seeds=(1,))
+
+
+@pytest.mark.model
+@pytest.mark.skipif(platform.machine() not in {"x86_64", "AMD64"} or N_GPU_LAYERS > 0, reason="is about x86 processors")
+def test_over_a_half_precision_cache_our_build_gives_a_verify_the_bits_of_single_tokens(starter_target: Path) -> None:
+    with LlamaModel(starter_target, ModelOptions(n_ctx=N_CTX, n_threads=N_THREADS, kv_type=KvType.F16)) as target:
+        assert exact_widths(target, range(2, 17)) == frozenset(range(2, 17))

@@ -48,7 +48,7 @@ def test_what_was_left_open_is_settled_by_measurement_and_kept(settings: PairSet
     )
     assert KvType.AUTO not in {found.settings.kv_type, found.settings.draft_kv_type}
     assert found.settings.n_threads in {trial.n_threads for trial in found.report.thread_trials}
-    assert {trial.kv_type for trial in found.report.target.cache_trials} == {KvType.Q8_0, KvType.F32, KvType.F16}
+    assert {trial.kv_type for trial in found.report.target.cache_trials} == {KvType.Q8_0, KvType.F16}
     assert checked(open_settings, command=command(tmp_path, FORBIDDEN)) == found
 
 

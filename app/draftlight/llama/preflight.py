@@ -26,7 +26,7 @@ from draftlight.settings import KvType, PairSettings
 
 _log = logging.getLogger("draftlight.llama.preflight")
 
-_FORMAT = 6  # raise it when what is measured or kept changes
+_FORMAT = 7  # raise it when what is measured or kept changes
 _BASE_LIMIT_SECONDS = 180.0
 _SLOWEST_DISK = 50e6  # bytes a second that loading is granted on top of that
 _HEADER_BYTES = 65536

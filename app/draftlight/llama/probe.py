@@ -32,7 +32,7 @@ from draftlight.llama.report import ModelProbe, ProbeReport, ThreadTrial
 from draftlight.llama.survey import Survey, Surveyor
 from draftlight.settings import KvType, PairSettings
 
-_SECONDS = 75.0  # for all that is measured, where the machine is too slow to do all of it sooner
+_SECONDS = 100.0  # for all that is measured, where the machine is too slow to do all of it sooner
 _THREADS_SHARE = 0.1
 _TARGET_SHARE = 0.75  # of what is left then
 _DRAFT_SHARE = 0.5
@@ -156,14 +156,14 @@ def probe(settings: PairSettings, seconds: float = _SECONDS) -> ProbeReport:
     if not settings.n_threads and target.model.can_roll_back:
         thread_trials = target.surveyor.try_threads(thread_counts(default_threads()), box.part(_THREADS_SHARE))
     free_memory = psutil.virtual_memory().available
-    types = types_to_try(settings.kv_type, settings.n_gpu_layers)
+    types = types_to_try(settings.kv_type)
     part = box.part(1.0 if draft is None else _TARGET_SHARE)
     found = target.surveyor.survey_target(types, free_memory, part, math.inf if settings.exact else EXACT_PRICE)
     target_probe, draft_probe = target.probe(found), None
     draft_trials: tuple[DraftTrial, ...] = ()
     if draft is not None:
         draft.model.use_threads(target.model.n_threads)
-        types = types_to_try(settings.draft_kv_type, settings.draft_n_gpu_layers)
+        types = types_to_try(settings.draft_kv_type)
         draft_probe = draft.probe(draft.surveyor.survey_draft(types, free_memory, box.part(_DRAFT_SHARE)))
         draft_trials = _try_drafting(target, draft)
     report = ProbeReport(
@@ -207,7 +207,7 @@ class _Tried:
         """Load the file with the first type of cache that is not refused. Raises UserError."""
         say(f"loading {path.name}")
         before, started = psutil.Process().memory_info().rss, time.perf_counter()
-        types = types_to_try(options.kv_type, options.n_gpu_layers)
+        types = types_to_try(options.kv_type)
         for index, each in enumerate(types):
             try:
                 with _WeightBuffers() as buffers:

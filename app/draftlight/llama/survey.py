@@ -41,7 +41,7 @@ from draftlight.settings import KvType
 _SHALLOW = 100  # tokens of context
 _BORDER = 250  # a wide pass needs the next 256 cells earlier than single tokens do
 _DEEP = 2000
-_CHAT = 600  # what a chat soon has: types of cache are timed there and at the shortest context
+_CHAT = 600  # what a chat soon has: a target's types of cache are timed there and at the shortest context
 _READ_PER_TOKEN = 2.0  # tokens of prompt that a chat reads for each that is written
 _LITTLE = 64  # tokens that are read where more would not change the time
 _WIDTHS = (2, 3, 4, 5, 6, 7, 8, 12, 16)
@@ -49,7 +49,7 @@ _TIMED_WIDTHS = (1, 4, 2, 8, 3, 16, PREFILL_WIDTH, 6, 5, 12)  # the most useful 
 _DRAFT_WIDTHS = (1, 2, 4, 16, PREFILL_WIDTH, 8)
 _LEAST_WIDTHS = 4  # of these are timed in any case
 _ROUNDS = 3
-_LOOKS = (48, 24, 12)  # tokens that are compared at a context: of these as many as there is time for
+_LOOKS = (48, 24, 16)  # tokens that are compared at a context: of these as many as there is time for
 _LOOK_COST = 3.5  # comparing widths takes about so many times what single steps take
 _FIRST_SHARE = 0.8  # of the time is for the first context, where most types show that they are not exact
 _NARROW = 4
@@ -148,9 +148,9 @@ class Surveyor:
         """
         if not self.model.can_roll_back:
             return self._survey_forward_only(types[0])
-        trials = {trial.kv_type: trial for trial in self._time_types(types, (1, 4), free_memory, box.part(0.3))}
+        trials = {trial.kv_type: trial for trial in self._time_types(types, (1, 4), _CHAT, free_memory, box.part(0.3))}
         examined: dict[KvType, tuple[Exactness, Times]] = {}
-        examining = box.part(0.6)
+        examining = box.part(0.7)
         kv_type = next_to_examine(list(trials.values()), price)
         while kv_type is not None:
             examined[kv_type] = self._examine(kv_type, examining)
@@ -165,15 +165,15 @@ class Surveyor:
         """Choose the fastest cache and time the widths that drafting uses. Raises ModelNotLoaded."""
         if not self.model.can_roll_back:
             return self._survey_forward_only(types[0])
-        trials = self._time_types(types, (1,), free_memory, box.part(0.5))
+        trials = self._time_types(types, (1,), _DEEP, free_memory, box.part(0.5))
         choice = choose_fast(trials)
         costs = self._time(choice.kv_type, _DRAFT_WIDTHS, Times(), box)
         return Survey(_as_asked(choice, types), trials, costs, Exactness())
 
     def _time_types(
-        self, types: Sequence[KvType], widths: Sequence[int], free_memory: int, box: TimeBox
+        self, types: Sequence[KvType], widths: Sequence[int], deepest: int, free_memory: int, box: TimeBox
     ) -> tuple[CacheTrial, ...]:
-        """Time a few passes with each type of cache, as far as time and memory allow."""
+        """Time a few passes with each type of cache, at no more than `deepest` tokens, as time and memory allow."""
         trials: list[CacheTrial] = []
         known: CacheTrial | None = None
         slowest = 0.0
@@ -189,14 +189,14 @@ class Surveyor:
                 trials.append(CacheTrial(kv_type, n_bytes, why_not=why_not))
                 continue
             before = box.left
-            trials.append(self._time_type(kv_type, widths, box))
+            trials.append(self._time_type(kv_type, widths, deepest, box))
             slowest = max(slowest, before - box.left)
             known = known or (trials[-1] if trials[-1].bytes_per_token else None)
         if known is None:
             raise ModelNotLoaded(trials[-1].why_not, "Choose a shorter context.", about_cache=True)
         return tuple(trials)
 
-    def _time_type(self, kv_type: KvType, widths: Sequence[int], box: TimeBox) -> CacheTrial:
+    def _time_type(self, kv_type: KvType, widths: Sequence[int], deepest: int, box: TimeBox) -> CacheTrial:
         self.say(f"timing {self.name} with a {kv_type} cache")
         try:
             self._renew(kv_type)
@@ -204,7 +204,7 @@ class Surveyor:
             return CacheTrial(kv_type, 0, why_not=refused.sentence)
         read(self.model, self.text, min(self.contexts[0], _LITTLE), box)
         times = Times()
-        contexts = {self.contexts[0], min(self.contexts[-1], _CHAT)}
+        contexts = {self.contexts[0], min(self.contexts[-1], deepest)}
         for context in contexts:
             time_widths(self.model, self._ahead, context, widths, times, box.part(0.5), least=len(widths))
         seconds = sum(times.least(context, width) for context in contexts for width in widths)
