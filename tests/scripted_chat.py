@@ -28,6 +28,7 @@ from draftlight.engine.events import (
 from draftlight.engine.metrics import SpeculationStats
 from draftlight.history.records import Message
 from draftlight.history.store import HistoryStore
+from draftlight.llama.threads import ThreadState
 from draftlight.settings import PairSettings
 
 PAIR = PairSettings(Path("/models/target.gguf"), Path("/models/draft.gguf"))
@@ -89,6 +90,7 @@ class Pair:
     settings: PairSettings = PAIR
     vocabulary: Vocabulary = field(default_factory=Vocabulary)
     notices: tuple[str, ...] = ()
+    thread_state: ThreadState = field(default_factory=lambda: ThreadState(2, 2))
     closed: bool = False
 
     def close(self) -> None:

@@ -10,6 +10,7 @@ from PySide6.QtWidgets import QPlainTextEdit, QPushButton
 from pytestqt.qtbot import QtBot
 
 from draftlight.chat.service import ChatService, GenerationOptions, PairReady
+from draftlight.engine.decoding import Mode
 from draftlight.engine.sampling import SamplingParams
 from draftlight.history.store import HistoryStore
 from draftlight.settings import Settings
@@ -24,7 +25,7 @@ from draftlight.ui.theme import Theme
 from gui.scripted import PAIR, ScriptedLoader, StoryDecoder
 
 QUESTION = "What is the capital of France?"
-READY = PairReady(PAIR, 2048, ())
+READY = PairReady(PAIR, 2048, Mode.FAST, ())
 
 
 class Screen:

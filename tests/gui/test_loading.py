@@ -8,6 +8,7 @@ import pytest
 from PySide6.QtWidgets import QComboBox, QLabel, QPushButton
 from pytestqt.qtbot import QtBot
 
+from draftlight.engine.costs import PairFacts, StepCosts
 from draftlight.errors import UserError
 from draftlight.library.scanner import ModelFile, list_models
 from draftlight.settings import KvType, PairSettings
@@ -186,3 +187,28 @@ def test_giving_up_a_pair_that_has_begun_leaves_none(qtbot: QtBot, ready: Callab
     opened.act("Load the models again")
     settle(qtbot, opened)
     assert opened.loader.loaded[-1] == OTHER
+
+
+def test_exact_mode_loads_a_pair_again_whose_cache_is_not_exact(qtbot: QtBot, ready: Callable[..., Opened]) -> None:
+    opened = ready()
+    exact = replace(PAIR, exact=True)
+    for mode in ("Exact", "Exact", "Fast"):
+        choose(opened, "Mode", mode)
+        settle(qtbot, opened)
+        assert opened.loader.loaded == [PAIR, exact]
+    choose(opened, "Mode", "Exact")
+    settle(qtbot, opened)
+    assert opened.loader.loaded == [PAIR, exact], "again would make it no more exact"
+    choose(opened, "Mode", "Auto")
+    opened.act("Load the models again")
+    settle(qtbot, opened)
+    assert opened.loader.loaded[-1] == PAIR
+
+
+def test_exact_mode_keeps_a_pair_that_is_exact_anyway(qtbot: QtBot, ready: Callable[..., Opened]) -> None:
+    decoder = StoryDecoder()
+    decoder.facts = PairFacts(StepCosts((100,), (1,), ((0.01,),)), exact_widths=frozenset({1, 2, 3, 4, 5}))
+    opened = ready(decoder)
+    choose(opened, "Mode", "Exact")
+    settle(qtbot, opened)
+    assert opened.loader.loaded == [PAIR]

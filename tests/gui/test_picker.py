@@ -150,7 +150,7 @@ def test_the_settings_are_shown_and_choices_read_back(
     with qtbot.waitSignal(picker.draft_length_chosen):
         choose(combo(picker, "Draft length"), "Off")
     assert picker.draft_length == 0
-    with qtbot.waitSignal(picker.options_changed):
+    with qtbot.waitSignal(picker.mode_chosen):
         choose(combo(picker, "Mode"), "Exact")
     assert picker.mode is Mode.EXACT
     with qtbot.waitSignal(picker.options_changed):

@@ -11,12 +11,14 @@ from pathlib import Path
 
 import psutil
 import pytest
+from pydantic import TypeAdapter
 
 from checked_pairs import FORBIDDEN, checked, command
 from draftlight import paths
 from draftlight.engine.cancel import CancelToken
 from draftlight.llama import preflight, probe
 from draftlight.llama.backend import LoadCancelled, ModelNotLoaded
+from draftlight.llama.report import Preflight
 from draftlight.llama.trial import ProbeBroken, Stage
 from draftlight.settings import KvType, PairSettings
 from twins import Twins
@@ -107,6 +109,22 @@ def test_what_was_measured_holds_for_one_state_of_the_files_and_settings(
     os.utime(alone.target, ns=(1, 1))
     with pytest.raises(ProbeBroken):
         checked(alone, command=forbidden)
+
+
+def test_what_is_exact_anyway_is_not_measured_again_for_exactness(settings: PairSettings, tmp_path: Path) -> None:
+    settings = replace(settings, draft=None)
+    found = checked(settings)
+    (kept,) = (paths.cache_dir() / "preflight").iterdir()
+    forbidden = command(tmp_path, FORBIDDEN)
+    for widths, exact in [((1, 2, 3, 4), True), ((1, 2), False)]:
+        exactness = replace(found.report.exactness, widths=widths)
+        answer = replace(found, report=replace(found.report, exactness=exactness))
+        kept.write_bytes(TypeAdapter(Preflight).dump_json(answer))
+        if exact:
+            assert checked(replace(settings, exact=True), command=forbidden).report == answer.report
+        else:
+            with pytest.raises(ProbeBroken):
+                checked(replace(settings, exact=True), command=forbidden)
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b'{"settings": {}}', b"\xff\x00"])

@@ -30,6 +30,7 @@ from draftlight.engine.events import (
 from draftlight.engine.metrics import SpeculationStats
 from draftlight.errors import UserError
 from draftlight.history.store import HistoryStore
+from draftlight.llama.threads import ThreadState
 from draftlight.settings import KvType, PairSettings
 
 TEMPLATE = "{% for message in messages %}[{{ message['role'] }}] {{ message['content'] }}\n{% endfor %}"
@@ -67,6 +68,7 @@ class ScriptedDecoder:
     """Says WORDS, one a round; `at_round` is called before each."""
 
     n_ctx = 512
+    best_mode = Mode.FAST
 
     def __init__(self) -> None:
         self.requests: list[GenerationRequest] = []
@@ -78,7 +80,7 @@ class ScriptedDecoder:
         return None if self.facts is None else self.facts.exact_widths
 
     def mode_for(self, request: GenerationRequest) -> Mode:
-        return request.mode or Mode.FAST
+        return request.mode or self.best_mode
 
     def generate(self, request: GenerationRequest, cancel: CancelToken) -> Iterator[Event]:
         self.requests.append(request)
@@ -100,6 +102,7 @@ class ScriptedPair:
         self.decoder = decoder
         self.vocabulary = CharacterVocabulary()
         self.notices = ("The draft model was left out.",)
+        self.thread_state = ThreadState(2, 2)
         self.is_open = True
 
     def close(self) -> None:

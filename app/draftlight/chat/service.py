@@ -21,6 +21,7 @@ from draftlight.engine.sampling import SamplingParams
 from draftlight.errors import UserError
 from draftlight.history.records import AnswerSettings, Message, Role, Status
 from draftlight.history.store import HistoryStore
+from draftlight.llama.threads import ThreadState
 from draftlight.settings import NGRAM, NO_DRAFT, PairSettings
 
 AND_NGRAM = f" + {NGRAM}"
@@ -54,6 +55,11 @@ class LoadedPair(Protocol):
         """Sentences the person should see: a fallback that was taken, a draft that cannot serve and why."""
         ...
 
+    @property
+    def thread_state(self) -> ThreadState:
+        """How many threads compute now, and why not all."""
+        ...
+
     def close(self) -> None:
         """Free both models."""
         ...
@@ -80,6 +86,7 @@ class PairReady:
 
     settings: PairSettings
     n_ctx: int
+    best_mode: Mode
     notices: tuple[str, ...]
     event: Literal["ready"] = "ready"
 
@@ -111,7 +118,15 @@ class SaveFailed:
     event: Literal["save_failed"] = "save_failed"
 
 
-ChatEvent: TypeAlias = Event | ModelLoading | PairReady | MessageSaved | TurnsDropped | SaveFailed
+@dataclass(frozen=True, slots=True)
+class ThreadsChanged:
+    """From now on so many threads compute: other programs want the processor, or no longer do."""
+
+    state: ThreadState
+    event: Literal["threads"] = "threads"
+
+
+ChatEvent: TypeAlias = Event | ModelLoading | PairReady | MessageSaved | TurnsDropped | SaveFailed | ThreadsChanged
 
 
 class ChatService:
@@ -139,7 +154,8 @@ class ChatService:
             self.unload()
             raise
         if self._pair is not None:
-            yield PairReady(self._pair.settings, self._pair.decoder.n_ctx, self._pair.notices)
+            decoder = self._pair.decoder
+            yield PairReady(self._pair.settings, decoder.n_ctx, decoder.best_mode, self._pair.notices)
 
     def unload(self) -> None:
         """Free both models."""
@@ -199,7 +215,8 @@ class ChatService:
             status=Status.STREAMING,
             settings=_made_with(self._pair.settings, request, decoder.mode_for(request)),
         )
-        yield from _Recording(store, answer, self._clock).of(decoder.generate(request, cancel))
+        recorded = _Recording(store, answer, self._clock).of(decoder.generate(request, cancel))
+        yield from _telling_threads(self._pair, recorded)
 
 
 class _Recording:
@@ -290,6 +307,16 @@ class _Recording:
 
     def _report(self, status: Status) -> MessageSaved:
         return MessageSaved(self._answer.conversation_id, self._answer.id, Role.ASSISTANT, status)
+
+
+def _telling_threads(pair: LoadedPair, events: Iterator[ChatEvent]) -> Iterator[ChatEvent]:
+    """Pass the events on, and tell when fewer threads compute than could, and when all do again."""
+    told = ""
+    for event in events:
+        yield event
+        if (state := pair.thread_state).reason != told:
+            told = state.reason
+            yield ThreadsChanged(state)
 
 
 def _saved(message: Message) -> MessageSaved:

@@ -15,6 +15,7 @@ from draftlight.chat.service import (
     MessageSaved,
     PairReady,
     SaveFailed,
+    ThreadsChanged,
     TurnsDropped,
 )
 from draftlight.chat.trace import load_events
@@ -152,7 +153,7 @@ class TerminalChat:
                 if isinstance(event, MessageSaved) and event.role == Role.ASSISTANT:
                     made = self._store.message(event.message_id).settings
                     mode = "" if made is None else made.mode
-                if isinstance(event, ModelLoading | PairReady | MessageSaved | TurnsDropped | SaveFailed):
+                if not isinstance(event, Event):
                     self._say_aside(event)
                     continue
                 renderer.show(event)
@@ -172,6 +173,8 @@ class TerminalChat:
                 say(f"The conversation is too long for the context: its {event.n_turns} oldest turns are left out.")
             case SaveFailed():
                 say(event.sentence)
+            case ThreadsChanged():
+                say(event.state.reason or f"All {event.state.n_all} threads are used again.")
 
     def _help(self, _rest: str) -> None:
         for name, (_, value, meaning) in self._commands.items():

@@ -106,11 +106,14 @@ class SpeculativeDecoder:
         """Ids that end an answer."""
         return frozenset(filter(self._tokenizer.is_end, range(self._target.n_vocab)))
 
-    def mode_for(self, request: GenerationRequest) -> Mode:
-        """Return the mode that was asked for, or the one that this pair merits."""
-        if request.mode is not None:
-            return request.mode
+    @property
+    def best_mode(self) -> Mode:
+        """The mode that this pair merits: exact where enough verify widths are."""
         return Mode.EXACT if len(self.exact_widths or ()) > _WIDTHS_FOR_EXACT else Mode.FAST
+
+    def mode_for(self, request: GenerationRequest) -> Mode:
+        """Return the mode that was asked for, or the best one."""
+        return self.best_mode if request.mode is None else request.mode
 
     def forget(self) -> None:
         """Empty all caches, so that the next answer reads its whole prompt: what a fair measurement needs."""

@@ -61,3 +61,10 @@ def _described(handle: int) -> Device:
     memory(handle, ctypes.byref(free), ctypes.byref(total))
     kind = list(DeviceKind)[number]
     return Device(name.decode(), description.decode("utf-8", "replace").strip(), kind, free.value, total.value)
+
+
+def on_different_devices(settings: PairSettings) -> bool:
+    """Whether target and draft model compute apart, so that one need not wait for the other."""
+    if not settings.n_gpu_layers or not settings.draft_n_gpu_layers:
+        return settings.n_gpu_layers != settings.draft_n_gpu_layers
+    return settings.device != settings.draft_device

@@ -12,6 +12,7 @@ from draftlight.engine.cancel import CancelToken
 from draftlight.engine.context import Context
 from draftlight.engine.costs import StepCosts
 from draftlight.engine.decoding import SpeculativeDecoder
+from draftlight.engine.drafting.ahead import AheadDrafter
 from draftlight.engine.drafting.base import Drafter
 from draftlight.engine.drafting.model import ModelDrafter
 from draftlight.engine.drafting.suffix import SuffixDrafter
@@ -19,11 +20,11 @@ from draftlight.engine.events import ModelLoading
 from draftlight.errors import UserError
 from draftlight.llama import preflight
 from draftlight.llama.backend import MAX_BATCH, LlamaModel, LoadCancelled, ModelOptions
-from draftlight.llama.devices import offload_notice
+from draftlight.llama.devices import offload_notice, on_different_devices
 from draftlight.llama.library import default_threads
 from draftlight.llama.preflight import BUSY
 from draftlight.llama.report import Preflight
-from draftlight.llama.threads import ThreadPolicy, ThreadWatch
+from draftlight.llama.threads import ThreadPolicy, ThreadState, ThreadWatch
 from draftlight.llama.trial import Stage
 from draftlight.llama.vocabulary import LlamaVocabulary
 from draftlight.settings import PairSettings
@@ -38,7 +39,7 @@ Check = Callable[[PairSettings, CancelToken], Iterator[Stage | Preflight]]
 class LoadedLlamaPair:
     """A ready pair. `settings` are those that work here: preflight may have changed them, and `notices` then say so.
 
-    What was measured of the pair is `decoder.facts`; `threads.state` says how many threads it uses now, and why.
+    What was measured of the pair is `decoder.facts`.
     """
 
     settings: PairSettings
@@ -47,9 +48,17 @@ class LoadedLlamaPair:
     notices: tuple[str, ...]
     models: tuple[LlamaModel, ...]
     threads: ThreadPolicy
+    ahead: AheadDrafter | None = None
+
+    @property
+    def thread_state(self) -> ThreadState:
+        """How many threads compute now, and why not all. Any thread may ask."""
+        return self.threads.state
 
     def close(self) -> None:
         """Free the models; the decoder and the vocabulary must not be used afterwards."""
+        if self.ahead is not None:
+            self.ahead.close()
         for model in reversed(self.models):
             model.close()
 
@@ -88,6 +97,7 @@ def _load_pair(
         )
     models = [target]
     drafters: list[Drafter] = []
+    ahead: AheadDrafter | None = None
     if (settings.draft is not None or settings.ngram) and not target.can_roll_back:
         notices.append(f"{target.path.name} cannot take back tokens that it has read, so it runs without drafts.")
     else:
@@ -100,10 +110,14 @@ def _load_pair(
             _require_same_vocabulary(target, draft)
             models.append(draft)
             context = Context(draft) if report.draft is None else Context(draft, report.draft.prefill_chunk)
-            drafters.append(ModelDrafter(context, target.n_vocab))
+            drafter = ModelDrafter(context, target.n_vocab)
+            if not no_gpu and on_different_devices(settings):
+                ahead = AheadDrafter(drafter)
+                loaded.callback(ahead.close)
+            drafters.append(ahead or drafter)
     context = Context(target, min(report.target.prefill_chunk, report.exactness.prefill or MAX_BATCH))
     decoder = SpeculativeDecoder(context, drafters, target.vocabulary, report.facts)
-    return LoadedLlamaPair(settings, decoder, target.vocabulary, tuple(notices), tuple(models), threads)
+    return LoadedLlamaPair(settings, decoder, target.vocabulary, tuple(notices), tuple(models), threads, ahead)
 
 
 def thread_policy(checked: Preflight) -> tuple[ThreadPolicy, StepCosts | None, StepCosts | None]:

@@ -18,6 +18,7 @@ from draftlight import paths
 from draftlight.engine.cancel import CancelToken
 from draftlight.errors import UserError
 from draftlight.llama.backend import ModelNotLoaded
+from draftlight.llama.cache_choice import is_exact_enough
 from draftlight.llama.library import build_identity, default_threads
 from draftlight.llama.probe import ProcessorTimes, arguments_for
 from draftlight.llama.report import Preflight, ProbeReport
@@ -73,10 +74,23 @@ def run(
         if isinstance(again, ProbeReport):
             yield _keep(place, Preflight(_resolved(as_asked, again), known.checked.notices, again))
             return
+    if exact_anyway := _exact_anyway(settings):
+        yield exact_anyway
+        return
     found = yield from _Trials(cancel, command, limit_seconds).first_that_works(_as_without_draft(settings))
     if found.settings.draft is not None and not found.notices:
         _keep(_place(_without_draft(settings)), _part_without_draft(found))
     yield _keep(place, found)
+
+
+def _exact_anyway(settings: PairSettings) -> Preflight | None:
+    """Return what was found where nobody insisted on exactness, if that is exact: no need to measure again."""
+    if not settings.exact:
+        return None
+    known = _recall(_place(replace(settings, exact=False)), settings)
+    if known is None or known.is_from_a_busy_time or not is_exact_enough(known.checked.report.exactness.widths):
+        return None
+    return replace(known.checked, settings=replace(known.checked.settings, exact=True))
 
 
 @dataclass(frozen=True, slots=True)

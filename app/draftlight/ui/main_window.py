@@ -17,6 +17,7 @@ from PySide6.QtWidgets import (
 )
 
 from draftlight.chat.service import ChatService, GenerationOptions
+from draftlight.engine.decoding import Mode
 from draftlight.errors import UserError
 from draftlight.history.store import HistoryStore
 from draftlight.paths import models_dirs
@@ -71,6 +72,7 @@ class MainWindow(QMainWindow):
         self._theme = theme
         self._settings = parts.settings
         self._wanted: PairSettings | None = None  # as asked for; what works of it may differ
+        self._merits: Mode | None = None  # of the pair in force
         theme.set_look(self._settings.color_scheme, self._settings.palette)
         self._engine = JobThread("engine", self)
         self._files = JobThread("files", self)
@@ -126,7 +128,7 @@ class MainWindow(QMainWindow):
     @Slot(object)
     def load(self, pair: PairSettings) -> None:
         """Load a pair in place of the present one."""
-        self._wanted = pair
+        pair = self._wanted = replace(pair, exact=self._settings.mode == Mode.EXACT)
         self.controller.set_pair(None)
         self.picker.show_pair(pair)
         if self._settings.draft_length is None:
@@ -214,6 +216,7 @@ class MainWindow(QMainWindow):
     def _connect(self) -> None:
         self.picker.pair_chosen.connect(self.load)
         self.picker.options_changed.connect(self._take_options)
+        self.picker.mode_chosen.connect(self._take_mode)
         self.picker.draft_length_chosen.connect(self._take_draft_length)
         self.picker.failed.connect(self.tell_failure)
         self.picker.models_found.connect(self._choose_page)
@@ -281,6 +284,7 @@ class MainWindow(QMainWindow):
 
     def _put_in_force(self, loaded: PairInForce) -> None:
         self._wanted = loaded.asked
+        self._merits = loaded.ready.best_mode
         self.controller.set_pair(loaded.ready)
         self.picker.show_pair(loaded.ready.settings, loaded.asked)
 
@@ -311,6 +315,13 @@ class MainWindow(QMainWindow):
     def _remember_conversation(self, conversation_id: int | None) -> None:
         self._settings = self._settings.changed(last_conversation=conversation_id)
         self._saving.start()
+
+    @Slot()
+    def _take_mode(self) -> None:
+        self._take_options()
+        exact = self._settings.mode == Mode.EXACT
+        if exact and self._merits is Mode.FAST and self._wanted is not None and not self._wanted.exact:
+            self.load(self._wanted)  # with a type of cache that is exact, whatever it costs
 
     @Slot()
     def _take_options(self) -> None:

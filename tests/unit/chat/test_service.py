@@ -11,6 +11,7 @@ from draftlight.chat.service import (
     GenerationOptions,
     MessageSaved,
     PairReady,
+    ThreadsChanged,
     TurnsDropped,
     drafted_by,
 )
@@ -32,6 +33,7 @@ from draftlight.engine.sampling import SamplingParams
 from draftlight.errors import UserError
 from draftlight.history.records import Role, Status
 from draftlight.history.store import HistoryStore
+from draftlight.llama.threads import ThreadState
 from draftlight.settings import PairSettings
 from scripted_chat import CONTROL, PAIR, Chat, Pair, ScriptedDecoder, answer
 
@@ -270,6 +272,20 @@ def test_an_answer_that_is_gone_is_a_sentence(chat: Chat) -> None:
         list(chat.regenerate(99))
 
 
+def test_that_fewer_threads_compute_is_told_when_it_begins_and_when_it_ends(chat: Chat) -> None:
+    fewer, whole = ThreadState(1, 2, "Other programs keep the processor busy."), ThreadState(2, 2)
+    pair = Pair(ScriptedDecoder(answer("So", " it", " is.")))
+    chat.pairs = [pair]
+    list(chat.service.load(PAIR, CancelToken()))
+    told = []
+    for event in chat.service.send(chat.conversation, "Is it?", GenerationOptions(), CancelToken()):
+        if isinstance(event, ThreadsChanged):
+            told.append((pair.thread_state, event.state))
+        elif isinstance(event, RoundVerified):
+            pair.thread_state = {0: fewer, 1: fewer, 2: whole}[event.round]
+    assert told == [(fewer, fewer), (whole, whole)]
+
+
 # loading
 
 
@@ -278,7 +294,7 @@ def test_loading_reports_its_steps_and_then_what_is_ready(chat: Chat) -> None:
     chat.pairs = [step, Pair(ScriptedDecoder([], n_ctx=77), notices=("The draft cannot serve.",))]
     assert list(chat.service.load(PAIR, CancelToken())) == [
         step,
-        PairReady(PAIR, 77, ("The draft cannot serve.",)),
+        PairReady(PAIR, 77, Mode.FAST, ("The draft cannot serve.",)),
     ]
 
 

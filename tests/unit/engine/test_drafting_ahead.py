@@ -78,3 +78,26 @@ def test_time_spent_ahead_is_not_counted_as_waiting(close: list[AheadDrafter]) -
             pass
     assert drafter.ahead_seconds == pytest.approx(model.decode_seconds)
     assert drafter.decode_seconds == pytest.approx(0.0)
+
+
+@pytest.mark.parametrize(("ahead_ms", "stays"), [(5.0, True), (9.9, False), (20.0, False)])
+def test_drafting_ahead_stays_where_it_commits_more_tokens_a_second(
+    *, ahead_ms: float, stays: bool, close: list[AheadDrafter]
+) -> None:
+    now = 0.0
+    drafter = AheadDrafter(ModelDrafter(Context(TableModel()), 16), lambda: now)
+    close.append(drafter)
+    sampler, text, ways = Sampler(SAMPLING, 4), [1, 2, 3], []
+    for _ in range(200):
+        drafter.offer(text, len(text))
+        drafted = drafter.propose(text, sampler, CancelToken())
+        assert drafted is not None
+        with drafter.drafting_ahead([*text, drafted.token], sampler):
+            ways.append(drafter._turns.ahead)
+            while ways[-1] and not drafter._ready:
+                pass
+        assert bool(drafter._ready) is ways[-1]
+        now += ahead_ms if ways[-1] else 10.0  # a token each time
+        text = [*text, 1]
+    assert set(ways[:64]) == {True, False}, "both are tried"
+    assert set(ways[64:]) == {stays}

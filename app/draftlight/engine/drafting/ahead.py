@@ -2,11 +2,13 @@
 
 It goes on from the whole draft as if all of it were accepted; the token it draws where the bonus will stand is the
 target's own bonus as often as any other, since both share their noise. Then the next draft is there for nothing. After
-a rejection it is dropped. On one device, or on cores that both models share, the two passes slow each other down.
+a rejection it is dropped. On one device, or on cores that both models share, the two passes slow each other down: so
+both ways are tried while the answer comes, and the faster one stays.
 """
 
 import threading
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
@@ -18,6 +20,44 @@ from draftlight.engine.events import DraftSource
 from draftlight.engine.sampling import Sampler
 
 _LONGEST = 8  # tokens drafted ahead of a verify, the one in the bonus' place included
+_BLOCK = 16  # rounds of one way, then as many of the other
+_TRIED = 4 * _BLOCK  # rounds until the faster way is known
+_HELD = 1024  # rounds that it is kept for
+_WORTH = 1.03  # times as fast that drafting ahead must be: it keeps another device busy
+
+
+class _Turns:
+    """Whether to draft ahead: that and waiting are tried in turn, then what commits more tokens a second stays."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self.ahead = True
+        self._clock = clock
+        self._n_rounds = 0
+        self._last: tuple[int, float] | None = None  # tokens committed, and the time, when the last round was verified
+        self._tokens = {True: 0, False: 0}
+        self._seconds = {True: 0.0, False: 0.0}
+
+    def interrupt(self) -> None:
+        """Another answer begins, so the time since the last round says nothing."""
+        self._last = None
+
+    def next_round(self, n_committed: int) -> bool:
+        """Return whether to draft ahead during the verify that begins now."""
+        now = self._clock()
+        if self._last is not None:
+            self._tokens[self.ahead] += n_committed - self._last[0]
+            self._seconds[self.ahead] += now - self._last[1]
+        self._last = (n_committed, now)
+        place = self._n_rounds % (_TRIED + _HELD)
+        self._n_rounds += 1
+        if place == 0:
+            self._tokens, self._seconds = {True: 0, False: 0}, {True: 0.0, False: 0.0}
+        if place < _TRIED:
+            self.ahead = place // _BLOCK % 2 == 0
+        elif place == _TRIED:
+            ahead, waiting = (self._tokens[way] / max(self._seconds[way], 1e-9) for way in (True, False))
+            self.ahead = ahead > _WORTH * waiting
+        return self.ahead
 
 
 class AheadDrafter:
@@ -30,9 +70,11 @@ class AheadDrafter:
 
     source = DraftSource.MODEL
 
-    def __init__(self, inner: ModelDrafter) -> None:
+    def __init__(self, inner: ModelDrafter, clock: Callable[[], float] = time.perf_counter) -> None:
         """Move `inner` from now on; close() ends the thread."""
         self._inner = inner
+        self._turns = _Turns(clock)
+        self._n_committed = 0
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="draft-ahead")
         self._enough = threading.Event()
         self._sequence: list[int] = []  # what the drafts below continue, each with those before it
@@ -47,10 +89,12 @@ class AheadDrafter:
     def begin(self, prompt: Sequence[int], earlier: Sequence[Sequence[int]] = ()) -> None:
         """Drop what was drafted ahead."""
         self._ready.clear()
+        self._turns.interrupt()
         self._inner.begin(prompt, earlier)
 
     def offer(self, sequence: Sequence[int], n_committed: int) -> Offer:
         """Tell that a token is there already (lag 0), or how far behind the model is."""
+        self._n_committed = n_committed
         if self._next(sequence) is not None:
             return Offer(ready=True)
         return self._inner.offer(sequence, n_committed)
@@ -67,12 +111,14 @@ class AheadDrafter:
     def drafting_ahead(self, sequence: Sequence[int], sampler: Sampler) -> Iterator[None]:
         """Draft on from `sequence`, committed and drafted tokens, while the block runs: the target's verify of them.
 
-        At its end the pass that is running is waited for. Raises what the thread raised.
+        At its end the pass that is running is waited for. Does nothing where that was found to be faster. Raises what
+        the thread raised.
         """
         offer = self._inner.offer(sequence, len(sequence))
         self._ready.clear()
         self._sequence = list(sequence)
-        if offer.ready and offer.lag <= _LONGEST:  # else it is not drafting now, and would only catch up
+        is_drafting = offer.ready and offer.lag <= _LONGEST  # else it would only catch up
+        if is_drafting and self._turns.next_round(self._n_committed):
             self._enough.clear()
             running = self._pool.submit(self._run_ahead, sampler)
             try:

@@ -14,6 +14,7 @@ from draftlight.chat.service import (
     MessageSaved,
     PairReady,
     SaveFailed,
+    ThreadsChanged,
     TurnsDropped,
 )
 from draftlight.chat.trace import Trace
@@ -197,6 +198,7 @@ class ChatController(QObject):
         job.finished.connect(self._on_finished)
         self._widgets.transcript.open_answer(answer, self._running.waiting)
         self._widgets.status.show_state("Reading the prompt …")
+        self._widgets.status.show_threads()
         self._figures.start()
         self._engine.start(job)
         self._refresh_composer()
@@ -225,6 +227,8 @@ class ChatController(QObject):
                 self._on_token(running, running.answer.trace, event)
             case SaveFailed():
                 self.noticed.emit(event.sentence)
+            case ThreadsChanged():
+                self._widgets.status.show_threads(event.state)
 
     def _on_token(
         self, running: RunningAnswer, trace: Trace, event: TokenDrafted | RoundVerified | GenerationFinished

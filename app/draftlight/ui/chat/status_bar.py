@@ -6,6 +6,7 @@ from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QProgressBar, QWidget
 
 from draftlight.chat.figures import NEAR_TIE, equality, speed_up
 from draftlight.engine.metrics import SpeculationStats
+from draftlight.llama.threads import ThreadState
 from draftlight.ui.chat.figures import accepted, efficiency, speed
 
 _MEANINGS = {
@@ -34,6 +35,7 @@ class StatusBar(QFrame):
         self.setObjectName("bar")
         self._state = QLabel("", self)
         self._figures = {name: QLabel("", self) for name in _MEANINGS}
+        self._threads = QLabel("", self)
         self._gauge_text = QLabel("", self)
         self._gauge = QProgressBar(self)
         self._gauge.setTextVisible(False)
@@ -47,9 +49,11 @@ class StatusBar(QFrame):
             label.setToolTip(_MEANINGS[name])
             label.setAccessibleDescription(_MEANINGS[name])
             layout.addWidget(label)
+        layout.addWidget(self._threads)
         layout.addWidget(self._gauge_text)
         layout.addWidget(self._gauge)
         self.show_stats(SpeculationStats())
+        self.show_threads()
         self.show_context(0, 0)
 
     def show_state(self, sentence: str) -> None:
@@ -65,6 +69,15 @@ class StatusBar(QFrame):
         self._figures["equality"].setText(equality(stats, mode))
         self._figures["speed_up"].setText(speed_up(stats) or "speed-up not measured yet")
         self._told = tuple(name for name, label in self._figures.items() if stats.n_rounds > 0 and label.text())
+        self._fit()
+
+    def show_threads(self, state: ThreadState | None = None) -> None:
+        """Show that fewer threads compute than could, and why; nothing where all do."""
+        is_told = state is not None and bool(state.reason)
+        self._threads.setText(f"{state.n_threads} of {state.n_all} threads" if state is not None and is_told else "")
+        self._threads.setToolTip(state.reason if state is not None else "")
+        self._threads.setAccessibleDescription(self._threads.toolTip())
+        self._threads.setVisible(is_told)
         self._fit()
 
     def show_context(self, used: int, size: int) -> None:
@@ -91,7 +104,8 @@ class StatusBar(QFrame):
     def _fit(self) -> None:
         """Hide figures, the dispensable ones first, until the rest has room."""
         told = set(self._told)
-        always = [widget for widget in (self._state, self._gauge_text, self._gauge) if not widget.isHidden()]
+        lasting = (self._state, self._threads, self._gauge_text, self._gauge)
+        always = [widget for widget in lasting if not widget.isHidden()]
         for name in ("", *_DISPENSABLE):
             told.discard(name)
             shown = [*always, *(self._figures[each] for each in told)]
@@ -104,4 +118,5 @@ class StatusBar(QFrame):
     @property
     def text(self) -> str:
         """Everything there is to tell, as one line."""
-        return " · ".join([self._state.text(), *filter(None, (label.text() for label in self._figures.values()))])
+        labels = (*self._figures.values(), self._threads)
+        return " · ".join([self._state.text(), *filter(None, (label.text() for label in labels))])

@@ -72,7 +72,8 @@ def round_figures(token: TokenReport, number: int, verified: RoundVerified | Non
     if reasoning is not None and place is not None and place < len(reasoning.acceptance):
         chance = probability(reasoning.acceptance[place])
         rows.append(("Foreseen", f"{chance} chance" + (", if it is reached" if place else "")))
-    rows.append(("Round", f"{number + 1}, verified in {verified.verify_ms:.1f} ms"))
+    ahead = f", the draft model ahead for {verified.ahead_ms:.1f} ms of it" if verified.ahead_ms else ""
+    rows.append(("Round", f"{number + 1}, verified in {verified.verify_ms:.1f} ms{ahead}"))
     if reasoning is not None and verified.drafted:
         expected = f"{reasoning.expected:.1f} tokens (E) for {_counted(reasoning.cost, 'plain step')} (C)"
         rows.append(("It expected", f"{expected}; a plain step's time is worth {reasoning.rate:.1f} (\u03c1)"))

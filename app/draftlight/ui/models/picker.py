@@ -59,6 +59,7 @@ class ModelPicker(QFrame):
     pair_chosen = Signal(object)  # PairSettings
     options_changed = Signal()
     draft_length_chosen = Signal()
+    mode_chosen = Signal()
     models_found = Signal()
     failed = Signal(object)  # the exception that ended the look at the files
 
@@ -89,7 +90,7 @@ class ModelPicker(QFrame):
         self._targets.activated.connect(self._choose)
         self._drafts.activated.connect(self._choose)
         self._length.activated.connect(self.draft_length_chosen)
-        self._mode.activated.connect(self.options_changed)
+        self._mode.activated.connect(self.mode_chosen)
         self._highlight.activated.connect(self.options_changed)
         self._temperature.valueChanged.connect(self.options_changed)
         self._seed.valueChanged.connect(self.options_changed)
