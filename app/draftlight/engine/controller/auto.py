@@ -19,6 +19,7 @@ from draftlight.engine.events import DraftSource, Reasoning, RoundVerified, Toke
 _LEAST_GAIN = 0.03  # tokens a draft must promise before it is begun
 _UNLIKELY = 0.2  # chance that the whole draft is accepted, below which no further row can be worth its price
 _NEAR = 8  # tokens behind, up to which catching up is charged to the round that does it
+_SHORT_COPY = 3  # recurring tokens, below which a copy does not take the place of a draft model that is at hand
 _CAUTION = 1.5  # times what reading a long text costs must come back: it is spent at once, the gain is a hope
 _HORIZON = 128  # tokens over which a longer way to catch up has to pay
 _REVIEW_LAG = 24  # tokens behind, from which a review can teach something
@@ -89,8 +90,8 @@ class AutoLength:
             self._rho = self._opportunity(offers)
         stop = max(self._value(k, 0.0) for k in self._outlook.lengths if k <= n)
         best, best_value = None, stop + (0.0 if n else _LEAST_GAIN)
-        for source, offer in offers.items():
-            if offer.ready and (value := self._going_on(source, offer)) > best_value:
+        for source, offer in self._worth_weighing(offers):
+            if (value := self._going_on(source, offer)) > best_value:
                 best, best_value = source, value
         if best is DraftSource.MODEL:
             self._reading = self._draft_cost(offers[best])
@@ -131,6 +132,18 @@ class AutoLength:
         self._proposals.clear()
         self._experience.pace.add(len(report.committed), report.draft_ms + report.verify_ms + report.host_ms)
 
+    def _worth_weighing(self, offers: Offers) -> Iterator[tuple[DraftSource, Offer]]:
+        """Yield the offers to choose among.
+
+        Where the text recurs a draft model is right more often than elsewhere, so by its average a short copy would
+        take its place too often.
+        """
+        model = offers.get(DraftSource.MODEL)
+        at_hand = model is not None and model.ready and model.lag <= _NEAR
+        for source, offer in offers.items():
+            if offer.ready and not (source is DraftSource.NGRAM and at_hand and offer.matched < _SHORT_COPY):
+                yield source, offer
+
     @property
     def _survival(self) -> float:
         """The chance that the whole draft so far is accepted."""
@@ -159,11 +172,8 @@ class AutoLength:
 
     def _ahead(self, source: DraftSource, offer: Offer) -> Iterator[tuple[float, float]]:
         """Yield chance and cost of this source's next tokens, one after another."""
-        if source is DraftSource.NGRAM:
-            matched = offer.matched
-            while True:
-                yield self._acceptance.of_copy(matched, offer.agreeing), 0.0
-                matched += 1
+        if source is DraftSource.NGRAM:  # not as long a copy as it will be then: it might not have been followed
+            yield from repeat((self._acceptance.of_copy(offer.matched, offer.agreeing), 0.0))
         chance = self._acceptance.of_model()
         yield chance, self._draft_cost(offer)
         one = self._prices.draft(1, self._outlook.n_tokens)

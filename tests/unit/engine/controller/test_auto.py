@@ -256,3 +256,20 @@ def test_a_text_is_reviewed_once_however_much_time_was_saved_up() -> None:
         asked.append(made.wants_review(far_behind) > 0)
         asked.append(made.wants_review(far_behind) > 0)
     assert asked == [True, False, False, False, False, False, True, False]
+
+
+@pytest.mark.parametrize(
+    ("matched", "lag", "chosen"),
+    [
+        (2, 1, DraftSource.MODEL),
+        (3, 1, DraftSource.NGRAM),
+        (2, 60, DraftSource.NGRAM),  # the draft model would have to catch up first
+    ],
+)
+def test_a_short_copy_does_not_take_the_place_of_a_draft_model_at_hand(
+    matched: int, lag: int, chosen: DraftSource
+) -> None:
+    controller = AutoLength(Experience(PairFacts(LARGE, SMALL_DRAFT)), greedy=True)
+    controller.begin_round(Outlook(200, 100, tuple(range(16)), tuple(range(1, 17))))
+    copy = Offer(ready=True, matched=matched, agreeing=9)
+    assert controller.next_source({DraftSource.MODEL: Offer(ready=True, lag=lag), DraftSource.NGRAM: copy}) is chosen
