@@ -81,6 +81,7 @@ def run(arguments: argparse.Namespace) -> int:
     left: defaultdict[str, list[float]] = defaultdict(list)
     for _ in range(arguments.rounds):
         for name, speed in arms.items():
+            speed()  # so that what the last busy time changed is forgotten
             idle = speed()
             with busy_process():
                 busy = speed()
