@@ -285,7 +285,9 @@ class _Generation:
             offers = {source: drafter.offer(sequence, n_committed) for source, drafter in drafters.items()}
             if n_read := self._controller.wants_review(offers):
                 model = drafters[DraftSource.MODEL]
-                self._controller.reviewed(model.review(sequence, self._sampler, self._cancel, n_read))
+                started = time.perf_counter()
+                trials = model.review(sequence, self._sampler, self._cancel, n_read)
+                self._controller.reviewed(trials, time.perf_counter() - started)
                 continue
             source = self._controller.next_source(offers)
             if source is None:

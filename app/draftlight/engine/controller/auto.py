@@ -45,6 +45,7 @@ class AutoLength:
         self._reading = 0.0  # what the draft model's next token will cost
         self._rho = 0.0
         self._reviewed_at = 0  # tokens of the text at the last review
+        self._review_seconds = 0.0  # what it was expected to take
         self._planned = 1.0  # tokens a second of the best fixed length
         self.off_reason = ""
         self.reasoning: Reasoning | None = None
@@ -73,13 +74,15 @@ class AutoLength:
         if self._outlook.n_tokens < self._reviewed_at + _REVIEW_LAG:  # the same tokens would teach nothing new
             return 0
         n_read = min(offer.lag, REVIEW_WINDOW)
-        if not self._experience.may_review(self._prices.draft(n_read, n_read)):
+        self._review_seconds = self._prices.draft(n_read, n_read)
+        if not self._experience.may_review(self._review_seconds):
             return 0
         self._reviewed_at = self._outlook.n_tokens
         return n_read
 
-    def reviewed(self, trials: list[DraftTrial]) -> None:
-        """Learn from a review."""
+    def reviewed(self, trials: list[DraftTrial], seconds: float) -> None:
+        """Learn from a review that took so long: its rows of logits and their laws cost more than reading alone."""
+        self._experience.overran(max(0.0, seconds - self._review_seconds))
         for trial in trials:
             self._acceptance.learn_trial(trial)
 

@@ -54,8 +54,8 @@ class DraftLengthController(Protocol):
         """Return on how many of the last tokens the draft model shall be tried before this draft; 0: not now."""
         ...
 
-    def reviewed(self, trials: list[DraftTrial]) -> None:
-        """Learn from a review."""
+    def reviewed(self, trials: list[DraftTrial], seconds: float) -> None:
+        """Learn from a review that took so long."""
         ...
 
     def next_source(self, offers: Offers) -> DraftSource | None:

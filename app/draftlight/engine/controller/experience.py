@@ -59,3 +59,7 @@ class Experience:
             return False
         self._for_reviews -= seconds
         return True
+
+    def overran(self, seconds: float) -> None:
+        """Take what a review took beyond that: the next one waits until it is saved up, too."""
+        self._for_reviews -= seconds

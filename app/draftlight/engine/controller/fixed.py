@@ -32,7 +32,7 @@ class FixedLength:
         del offers
         return 0
 
-    def reviewed(self, trials: list[DraftTrial]) -> None:
+    def reviewed(self, trials: list[DraftTrial], seconds: float) -> None:
         """A fixed choice learns nothing."""
 
     def next_source(self, offers: Offers) -> DraftSource | None:

@@ -273,3 +273,20 @@ def test_a_short_copy_does_not_take_the_place_of_a_draft_model_at_hand(
     controller.begin_round(Outlook(200, 100, tuple(range(16)), tuple(range(1, 17))))
     copy = Offer(ready=True, matched=matched, agreeing=9)
     assert controller.next_source({DraftSource.MODEL: Offer(ready=True, lag=lag), DraftSource.NGRAM: copy}) is chosen
+
+
+def test_a_review_that_took_longer_than_expected_puts_the_next_one_off() -> None:
+    experience = Experience(PairFacts(LARGE, SMALL_DRAFT))
+    far_behind = {DraftSource.MODEL: Offer(ready=True, lag=300)}
+    asked = []
+    for n_round in range(200):
+        made = AutoLength(experience, greedy=True)
+        made.begin_round(Outlook(300, 400, tuple(range(8))))
+        if made.wants_review(far_behind):
+            asked.append(n_round)
+            made.reviewed([], 1.0 if len(asked) == 1 else 0.0)
+        a_second = RoundVerified(0, 0, (), None, 0, draft_ms=0.0, verify_ms=1000.0, host_ms=0.0, width=1)
+        experience.learn(a_second, 300, ())
+    first, second, third = asked[:3]
+    assert second - first > 90, "a second at one per cent of the time"
+    assert third - second < 30
