@@ -23,6 +23,7 @@ _SHORT_COPY = 3  # recurring tokens, below which a copy does not take the place 
 _CAUTION = 1.5  # times what reading a long text costs must come back: it is spent at once, the gain is a hope
 _HORIZON = 128  # tokens over which a longer way to catch up has to pay
 _REVIEW_LAG = 24  # tokens behind, from which a review can teach something
+_REVIEW_COST = 2.0  # times what reading takes: the rows of logits and their laws are not free
 REVIEW_WINDOW = 64  # tokens a review reads where the draft model is further behind
 
 
@@ -74,14 +75,14 @@ class AutoLength:
         if self._outlook.n_tokens < self._reviewed_at + _REVIEW_LAG:  # the same tokens would teach nothing new
             return 0
         n_read = min(offer.lag, REVIEW_WINDOW)
-        self._review_seconds = self._prices.draft(n_read, n_read)
+        self._review_seconds = _REVIEW_COST * self._prices.draft(n_read, n_read)
         if not self._experience.may_review(self._review_seconds):
             return 0
         self._reviewed_at = self._outlook.n_tokens
         return n_read
 
     def reviewed(self, trials: list[DraftTrial], seconds: float) -> None:
-        """Learn from a review that took so long: its rows of logits and their laws cost more than reading alone."""
+        """Learn from a review that took so long."""
         self._experience.overran(max(0.0, seconds - self._review_seconds))
         for trial in trials:
             self._acceptance.learn_trial(trial)
