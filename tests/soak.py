@@ -21,6 +21,7 @@ from pathlib import Path
 import psutil
 
 from draftlight import paths
+from draftlight.chat.prompt import PromptTooLong
 from draftlight.chat.service import ChatService, GenerationOptions, LoadedPair
 from draftlight.engine.cancel import CancelToken
 from draftlight.engine.decoding import GenerationRequest, Mode, SpeculativeDecoder
@@ -168,7 +169,10 @@ def run(minutes: float, seed: int) -> int:
             with soak.open_store() as store:
                 if not conversation or soak.dice.random() < NEW_CHAT:
                     conversation = store.create_conversation().id
-                soak.answer(service, store, conversation)
+                try:
+                    soak.answer(service, store, conversation)
+                except PromptTooLong:  # as it should be: a long message to a pair with a short context
+                    soak.counts["too long"] += 1
             if soak.dice.random() < CHECK:
                 soak.check()
         service.unload()
