@@ -8,11 +8,24 @@ from draftlight.engine.cancel import CancelToken
 from draftlight.llama import preflight
 from draftlight.llama.report import Preflight
 from draftlight.llama.trial import PROBE_COMMAND, Stage
-from draftlight.settings import PairSettings
+from draftlight.settings import KvType, PairSettings
+from twins import Twins
 
 FORBIDDEN = """
 raise SystemExit("no child should have been started")
 """
+
+
+def settled(twins: Twins) -> PairSettings:
+    """Settings that leave nothing to be chosen by measurement."""
+    return PairSettings(
+        target=twins.target,
+        draft=twins.draft,
+        n_ctx=512,
+        n_threads=1,
+        kv_type=KvType.Q8_0,
+        draft_kv_type=KvType.Q8_0,
+    )
 
 
 def checked(

@@ -13,7 +13,7 @@ import psutil
 import pytest
 from pydantic import TypeAdapter
 
-from checked_pairs import FORBIDDEN, checked, command
+from checked_pairs import FORBIDDEN, checked, command, settled
 from draftlight import paths
 from draftlight.engine.cancel import CancelToken
 from draftlight.llama import preflight, probe
@@ -55,14 +55,7 @@ signal.pause()
 
 @pytest.fixture
 def settings(twin_pair: Twins) -> PairSettings:
-    return PairSettings(
-        target=twin_pair.target,
-        draft=twin_pair.draft,
-        n_ctx=512,
-        n_threads=1,
-        kv_type=KvType.Q8_0,
-        draft_kv_type=KvType.Q8_0,
-    )
+    return settled(twin_pair)
 
 
 def test_what_was_left_open_is_open_again_when_it_is_measured_again(settings: PairSettings, tmp_path: Path) -> None:

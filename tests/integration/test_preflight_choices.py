@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from checked_pairs import FORBIDDEN, checked, command
+from checked_pairs import FORBIDDEN, checked, command, settled
 from draftlight.llama.trial import PROBE_COMMAND
 from draftlight.settings import KvType, PairSettings
 from twins import Twins
@@ -13,14 +13,7 @@ from twins import Twins
 
 @pytest.fixture
 def settings(twin_pair: Twins) -> PairSettings:
-    return PairSettings(
-        target=twin_pair.target,
-        draft=twin_pair.draft,
-        n_ctx=512,
-        n_threads=1,
-        kv_type=KvType.Q8_0,
-        draft_kv_type=KvType.Q8_0,
-    )
+    return settled(twin_pair)
 
 
 def test_measures_both_models_in_a_child(settings: PairSettings) -> None:

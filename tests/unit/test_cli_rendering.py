@@ -3,6 +3,7 @@
 import io
 import json
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -41,7 +42,7 @@ def verified(drafted: list[TokenReport], target: TokenReport | None, text_length
 
 
 def finished(text: str, **figures: float) -> GenerationFinished:
-    stats = SpeculationStats(**figures)  # type: ignore[arg-type]  # the tests give counts as ints
+    stats = replace(SpeculationStats(), **figures)
     return GenerationFinished(reason=StopReason.LENGTH, tokens=(1, 2), text=text, stats=stats)
 
 

@@ -7,7 +7,8 @@ The engine thread iterates these generators; every value they yield is frozen.
 
 import secrets
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing
 from dataclasses import asdict, dataclass, field, replace
 from json import dumps
 from typing import Literal, Protocol, TypeAlias
@@ -231,7 +232,7 @@ class _Recording:
         self._unsaved = [dump_header()]
         self._failing = False
 
-    def of(self, events: Iterator[Event]) -> Iterator[ChatEvent]:
+    def of(self, events: Iterator[Event]) -> Generator[ChatEvent, None, None]:
         """Pass the events on and save them. What `events` raises passes through once the answer is marked."""
         try:
             yield self._report(Status.STREAMING)
@@ -309,14 +310,15 @@ class _Recording:
         return MessageSaved(self._answer.conversation_id, self._answer.id, Role.ASSISTANT, status)
 
 
-def _telling_threads(pair: LoadedPair, events: Iterator[ChatEvent]) -> Iterator[ChatEvent]:
+def _telling_threads(pair: LoadedPair, events: Generator[ChatEvent, None, None]) -> Iterator[ChatEvent]:
     """Pass the events on, and tell when fewer threads compute than could, and when all do again."""
     told = ""
-    for event in events:
-        yield event
-        if (state := pair.thread_state).reason != told:
-            told = state.reason
-            yield ThreadsChanged(state)
+    with closing(events):  # a listener who leaves ends the recording at once, which then saves
+        for event in events:
+            yield event
+            if (state := pair.thread_state).reason != told:
+                told = state.reason
+                yield ThreadsChanged(state)
 
 
 def _saved(message: Message) -> MessageSaved:
