@@ -4,6 +4,7 @@ import io
 import json
 import re
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -41,7 +42,7 @@ def verified(drafted: list[TokenReport], target: TokenReport | None, text_length
     )
 
 
-def finished(text: str, **figures: float) -> GenerationFinished:
+def finished(text: str, **figures: Any) -> GenerationFinished:
     stats = replace(SpeculationStats(), **figures)
     return GenerationFinished(reason=StopReason.LENGTH, tokens=(1, 2), text=text, stats=stats)
 

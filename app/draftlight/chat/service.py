@@ -208,13 +208,9 @@ class ChatService:
             mode=options.mode,
             earlier=_earlier(vocabulary, unread),
         )
+        made = _made_with(self._pair.settings, request, decoder.mode_for(request))
         answer = store.add_message(
-            question.conversation_id,
-            Role.ASSISTANT,
-            "",
-            parent_id=question.id,
-            status=Status.STREAMING,
-            settings=_made_with(self._pair.settings, request, decoder.mode_for(request)),
+            question.conversation_id, Role.ASSISTANT, "", parent_id=question.id, status=Status.STREAMING, settings=made
         )
         recorded = _Recording(store, answer, self._clock).of(decoder.generate(request, cancel))
         yield from _telling_threads(self._pair, recorded)
@@ -307,7 +303,7 @@ class _Recording:
             error.add_note(str(failure))
 
     def _report(self, status: Status) -> MessageSaved:
-        return MessageSaved(self._answer.conversation_id, self._answer.id, Role.ASSISTANT, status)
+        return replace(_saved(self._answer), status=status)
 
 
 def _telling_threads(pair: LoadedPair, events: Generator[ChatEvent, None, None]) -> Iterator[ChatEvent]:

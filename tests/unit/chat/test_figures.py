@@ -1,6 +1,7 @@
 """The words for an answer's figures promise nothing that was not measured."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -8,7 +9,7 @@ from draftlight.chat.figures import NEAR_TIE, equality, near_ties, speed_up
 from draftlight.engine.metrics import SpeculationStats
 
 
-def stats(**figures: float) -> SpeculationStats:
+def stats(**figures: Any) -> SpeculationStats:
     return replace(SpeculationStats(n_drafted=9, n_rounds=20), **figures)
 
 
