@@ -4,7 +4,6 @@ import io
 import json
 import re
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
@@ -42,8 +41,8 @@ def verified(drafted: list[TokenReport], target: TokenReport | None, text_length
     )
 
 
-def finished(text: str, **figures: Any) -> GenerationFinished:
-    stats = replace(SpeculationStats(), **figures)
+def finished(text: str, **figures: float) -> GenerationFinished:
+    stats = replace(SpeculationStats(), **figures)  # type: ignore[arg-type]  # counts are ints
     return GenerationFinished(reason=StopReason.LENGTH, tokens=(1, 2), text=text, stats=stats)
 
 
