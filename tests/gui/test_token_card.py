@@ -40,6 +40,10 @@ def test_a_rejection_names_both_tokens_and_both_scores(around: QWidget, theme: T
     assert "“␣Paris”, score 1.25; this one has -0.87" in text
     assert "rank 4" in text
     assert "5, verified in 11.0 ms" in text
+    assert "ahead" not in text
+    both_at_once = replace(VERIFIED, ahead_ms=4.0)
+    card.open_at(CardContent(REJECTED, 4, greedy=False, verified=both_at_once), QRect(100, 100, 50, 20))
+    assert "verified in 11.0 ms, the draft model ahead for 4.0 ms of it" in told(card)
     card.open_at(CardContent(REJECTED, 4, greedy=True), QRect(100, 100, 50, 20))
     assert "Greedy: not equal" in told(card)
     assert "logit" in told(card)

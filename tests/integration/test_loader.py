@@ -1,5 +1,6 @@
 """The loader: two files become a decoder; whatever goes wrong is a sentence, and nothing stays loaded."""
 
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -136,6 +137,21 @@ def test_a_draft_without_noise_is_always_accepted(
     finished = generate(pair)[-1]
     assert isinstance(finished, GenerationFinished)
     assert finished.stats.acceptance_rate == 1.0
+
+
+def test_a_draft_model_on_a_device_of_its_own_drafts_ahead_of_the_verify(
+    settings: PairSettings, load_pair: Callable[[PairSettings], LoadedLlamaPair], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    in_turn = generate(load_pair(settings))
+    monkeypatch.setattr(loader, "on_different_devices", lambda _: True)
+    pair = load_pair(settings)
+    ahead = generate(pair)
+    assert isinstance(ahead[-1], GenerationFinished)
+    assert isinstance(in_turn[-1], GenerationFinished)
+    assert ahead[-1].tokens == in_turn[-1].tokens
+    assert sum(event.ahead_ms for event in ahead if isinstance(event, RoundVerified)) > 0
+    pair.close()
+    assert "draft-ahead" not in " ".join(thread.name for thread in threading.enumerate())
 
 
 def test_ngram_and_plain_pairs_load_one_model(
