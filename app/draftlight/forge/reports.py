@@ -48,6 +48,7 @@ class Outlook:
 
         E = 1 + a + ... + a^K (Leviathan et al. 2023, equation 1), C = verify_costs[K] + K * draft_cost.
         """
+
         def gain(k: int) -> float:
             return sum(acceptance**i for i in range(k + 1)) / (self.verify_costs[k] + k * self.draft_cost)
 
