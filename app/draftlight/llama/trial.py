@@ -2,20 +2,16 @@
 
 import json
 import logging
-import queue
-import signal
-import subprocess
 import sys
 import time
 from collections.abc import Generator, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any, NamedTuple
 
 from pydantic import TypeAdapter
 
+from draftlight.child import POLL_SECONDS, Child, Ending, NotStarted, ending, ending_name, running
 from draftlight.engine.cancel import CancelToken
 from draftlight.llama.backend import LoadCancelled, ModelNotLoaded
 from draftlight.llama.probe import ProbeFailure, arguments_for
@@ -25,14 +21,6 @@ from draftlight.settings import PairSettings
 _log = logging.getLogger("draftlight.llama.trial")
 
 PROBE_COMMAND = (sys.executable, "-P", "-m", "draftlight.llama.probe")
-_POLL_SECONDS = 0.05
-_CRASHES = {
-    number
-    for name in ("SIGSEGV", "SIGILL", "SIGBUS", "SIGFPE", "SIGABRT", "SIGTRAP")
-    if (number := getattr(signal, name, None)) is not None
-}
-_WINDOWS_ABORT = 3
-_WINDOWS_FIRST_FATAL_STATUS = 0xC0000000  # an access violation is 0xC0000005
 _REPORT = TypeAdapter(ProbeReport)
 _REFUSAL = TypeAdapter(ProbeFailure)
 
@@ -80,12 +68,18 @@ def attempt(
     """
     deadline = time.monotonic() + limit_seconds
     last: dict[str, Any] = {}
-    with _running(settings, [*command, *arguments_for(settings)]) as child:
-        for line in child.lines(cancel, deadline):
-            last = line
-            if "stage" in line:
-                yield Stage(str(line["stage"]))
-        code = child.wait(cancel, deadline)
+    try:
+        with running([*command, *arguments_for(settings)], "probe") as child:
+            for found in _objects(child, cancel, deadline):
+                last = found
+                if "stage" in found:
+                    yield Stage(str(found["stage"]))
+            code = _status(child, cancel, deadline)
+    except NotStarted as error:
+        raise ModelNotLoaded(
+            f"{settings.target.name} could not be tried out, because no process could be started: {error}.",
+            "Close other programs and try again.",
+        ) from error
     errors = child.errors()
     for written in errors.splitlines():
         _log.debug("probe: %s", written)
@@ -98,96 +92,33 @@ def attempt(
     return _verdict(settings, last, code, errors)
 
 
-def _start(command: Sequence[str]) -> subprocess.Popen[bytes]:
-    """Start the child in a process group of its own: a Ctrl-C in the terminal is for the program, not for it."""
-    if sys.platform == "win32":
-        flags = subprocess.CREATE_NEW_PROCESS_GROUP | subprocess.CREATE_NO_WINDOW
-        return subprocess.Popen(  # noqa: S603 - our own command; the paths are arguments, not shell text
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            creationflags=flags,
-        )
-    return subprocess.Popen(  # noqa: S603 - as above
-        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, process_group=0
-    )
+def _objects(child: Child, cancel: CancelToken, deadline: float) -> Iterator[dict[str, Any]]:
+    """Yield the objects it prints, until it ends or the time is over; a line that a crash cut short does not count.
 
-
-class _Child:
-    """A running child, with threads that read what it writes: no pipe may fill up."""
-
-    def __init__(self, process: subprocess.Popen[bytes], readers: ThreadPoolExecutor) -> None:
-        self._process = process
-        self._output, self._error_output = process.stdout, process.stderr
-        self._lines: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
-        readers.submit(self._read_lines)
-        self._errors = readers.submit(self._read_errors)
-
-    def lines(self, cancel: CancelToken, deadline: float) -> Iterator[dict[str, Any]]:
-        """Yield the objects it prints, until it ends or the time is over; a line that a crash cut short does not count.
-
-        Raises LoadCancelled.
-        """
-        while time.monotonic() < deadline:
-            if cancel.cancelled:
-                raise LoadCancelled
-            try:
-                line = self._lines.get(timeout=_POLL_SECONDS)
-            except queue.Empty:
-                continue
-            if line is None:
-                return
-            try:
-                found = json.loads(line)
-            except ValueError:
-                continue
-            if isinstance(found, dict):
-                yield found
-
-    def wait(self, cancel: CancelToken, deadline: float) -> int | None:
-        """Return the exit status; None where it still runs when the time is over. Raises LoadCancelled."""
-        while time.monotonic() < deadline:
-            if cancel.cancelled:
-                raise LoadCancelled
-            try:
-                return self._process.wait(_POLL_SECONDS)
-            except subprocess.TimeoutExpired:
-                continue
-        return None
-
-    def errors(self) -> str:
-        """Return all that it wrote to its standard error; it has ended."""
-        return self._errors.result().decode("utf-8", "replace")
-
-    def _read_lines(self) -> None:
+    Raises LoadCancelled.
+    """
+    for line in child.lines():
+        if cancel.cancelled:
+            raise LoadCancelled
+        if time.monotonic() >= deadline:
+            return
         try:
-            for line in self._output or ():
-                self._lines.put(line)
-        finally:
-            self._lines.put(None)
-
-    def _read_errors(self) -> bytes:
-        return b"" if self._error_output is None else self._error_output.read()
+            found = json.loads(line or b"")
+        except ValueError:
+            continue
+        if isinstance(found, dict):
+            yield found
 
 
-@contextmanager
-def _running(settings: PairSettings, command: Sequence[str]) -> Iterator[_Child]:
-    """Run the child; whatever happens, it has ended afterwards. Raises ModelNotLoaded where it cannot be started."""
-    try:
-        process = _start(command)
-    except OSError as error:
-        raise ModelNotLoaded(
-            f"{settings.target.name} could not be tried out, because no process could be started: "
-            f"{error.strerror or error}.",
-            "Close other programs and try again.",
-        ) from error
-    with process, ThreadPoolExecutor(2, thread_name_prefix="probe") as readers:
-        try:
-            yield _Child(process, readers)
-        finally:
-            if process.poll() is None:
-                process.kill()
+def _status(child: Child, cancel: CancelToken, deadline: float) -> int | None:
+    """Return its exit status; None where it still runs when the time is over. Raises LoadCancelled."""
+    while time.monotonic() < deadline:
+        if cancel.cancelled:
+            raise LoadCancelled
+        status = child.wait(POLL_SECONDS)
+        if status is not None:
+            return status
+    return None
 
 
 def _verdict(settings: PairSettings, last: dict[str, Any], code: int, errors: str) -> ProbeReport | Failure:
@@ -199,21 +130,22 @@ def _verdict(settings: PairSettings, last: dict[str, Any], code: int, errors: st
         refusal = _REFUSAL.validate_python(last["error"])
         kind = FailureKind.CACHE_REFUSED if refusal.about_cache else FailureKind.REFUSED
         return Failure(refusal.sentence, refusal.remedy, kind)
-    if -code in _CRASHES or code == _WINDOWS_ABORT or code >= _WINDOWS_FIRST_FATAL_STATUS:
+    how = ending(code)
+    if how is Ending.CRASHED:
         return Failure(
-            f"llama.cpp crashed with {_signal_name(-code) if code < 0 else f'status {code:#x}'} while {stage}.",
+            f"llama.cpp crashed with {ending_name(code)} while {stage}.",
             "Choose another file; this one may be damaged or need a newer llama.cpp.",
             FailureKind.CRASHED,
         )
-    if -code == getattr(signal, "SIGKILL", None):
+    if how is Ending.KILLED:
         return Failure(
             f"The system ended the trial while {stage}, probably because memory ran out.",
             "Close other programs and try again, or choose a smaller model or a shorter context.",
             FailureKind.ENDED,
         )
-    if code < 0:
+    if how is Ending.STOPPED:
         return Failure(
-            f"The trial was ended from outside with {_signal_name(-code)} while {stage}.",
+            f"The trial was ended from outside with {ending_name(code)} while {stage}.",
             "Try again.",
             FailureKind.ENDED,
         )
@@ -221,8 +153,3 @@ def _verdict(settings: PairSettings, last: dict[str, Any], code: int, errors: st
     broken = ProbeBroken(f"the probe ended with status {code} while {stage}")
     broken.add_note(errors)
     raise broken
-
-
-def _signal_name(number: int) -> str:
-    """Return a signal's name; the real-time ones have none."""
-    return next((each.name for each in signal.Signals if each == number), f"signal {number}")
