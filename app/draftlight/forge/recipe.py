@@ -41,8 +41,8 @@ class Shape:
 class ChatPlan:
     """The chats the target writes with itself. Lengths in tokens; `n_tokens` counts answers only.
 
-    Of the answers `greedy_share` are the most likely ones, the others drawn at `temperature`. For each place `n_labels`
-    of the target's largest log-probabilities are kept.
+    Of the answers `greedy_share` are the most likely ones, the others drawn at `temperature`. The `n_labels` likeliest
+    tokens of the target's law are kept for each place.
     """
 
     n_tokens: int = 600_000

@@ -1,0 +1,177 @@
+"""Trains a draft model to say what its target said: cross-entropy to the target's kept laws over sampled tokens.
+
+Where a run stands is a checkpoint on disk; from there it goes on to the same end, because all that is random follows
+from the recipe's seed and the step.
+"""
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from transformers import PreTrainedModel
+
+from draftlight.forge.chats import Chats
+from draftlight.forge.recipe import TrainingPlan
+
+_POOL = 256  # chats that are sorted by length before they are cut into batches
+_BETAS = (0.9, 0.98)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What one step did: answer tokens seen so far, and its loss in nats per token."""
+
+    n_seen: int
+    loss: float
+
+
+class Distillation:
+    """One training. `n_seen` answer tokens were learned from, of `plan.n_tokens`."""
+
+    def __init__(
+        self, student: PreTrainedModel, chats: Chats, plan: TrainingPlan, seed: int, dtype: torch.dtype = torch.float32
+    ) -> None:
+        """Prepare; `dtype` is what matrix products are computed in, the weights stay float32."""
+        self._student, self._chats, self._plan, self._seed, self._dtype = student, chats, plan, seed, dtype
+        self._device = student.device
+        self._label_starts = np.concatenate([[0], np.cumsum(np.diff(chats.starts) - chats.answers)])
+        self._optimizer = _optimizer(student, plan)
+        self.n_steps = 0
+        self.n_seen = 0
+        self._epoch, self._n_of_epoch = 0, 0  # batches of this epoch that are done
+
+    @property
+    def done(self) -> bool:
+        """Whether all that was planned is done."""
+        return self.n_seen >= self._plan.n_tokens
+
+    def steps(self) -> Iterator[Step]:
+        """Train to the end, one batch after another."""
+        self._student.train()
+        while not self.done:
+            batches = batches_of(self._chats, self._plan.batch_tokens, self._seed, self._epoch)
+            for batch in batches[self._n_of_epoch :]:
+                if self.done:
+                    return
+                yield self._step(batch)
+                self._n_of_epoch += 1
+            self._epoch, self._n_of_epoch = self._epoch + 1, 0
+
+    def _step(self, batch: NDArray[np.int64]) -> Step:
+        self._set_rate()
+        places = _Places(self._chats, self._label_starts, batch)
+        with torch.autocast(self._device.type, self._dtype, enabled=self._dtype is not torch.float32):
+            loss = self._loss(places)
+        self._optimizer.zero_grad(set_to_none=True)
+        loss.backward()  # type: ignore[no-untyped-call]
+        torch.nn.utils.clip_grad_norm_(self._student.parameters(), 1.0)
+        self._optimizer.step()
+        self.n_steps += 1
+        self.n_seen += len(places.label_rows)
+        return Step(self.n_seen, float(loss.detach()))
+
+    def _loss(self, places: "_Places") -> torch.Tensor:
+        """Cross-entropy to the target's law, both cut to the tokens among the batch's labels and to some others."""
+        device = self._device
+        hidden = self._student.base_model(
+            input_ids=torch.from_numpy(places.ids).to(device), use_cache=False
+        ).last_hidden_state
+        hidden = hidden[torch.from_numpy(places.rows).to(device), torch.from_numpy(places.columns).to(device)]
+        ids = self._chats.label_ids[places.label_rows]
+        logprobs = torch.from_numpy(self._chats.label_logprobs[places.label_rows]).to(device).float()
+        dice = np.random.default_rng([self._seed, self.n_steps])
+        others = dice.integers(0, self._student.config.vocab_size, self._plan.n_negatives, dtype=np.int32)
+        among = np.unique(np.concatenate([ids.ravel(), others]))
+        where = torch.from_numpy(np.searchsorted(among, ids)).to(device)
+        weight = self._student.get_output_embeddings().weight[torch.from_numpy(among.astype(np.int64)).to(device)]
+        logits = (hidden @ weight.to(hidden.dtype).T).float()
+        law = torch.softmax(logprobs, -1)
+        return (logits.logsumexp(-1) - (law * logits.gather(-1, where)).sum(-1)).mean()
+
+    def _set_rate(self) -> None:
+        done = self.n_seen / self._plan.n_tokens
+        share = min(1.0, done / self._plan.warm_up if self._plan.warm_up else 1.0) * max(0.0, 1.0 - done)
+        for group in self._optimizer.param_groups:
+            group["lr"] = group["rate"] * max(share, 1e-3)
+
+    def save(self, file: Path) -> None:
+        """Keep where it stands, in one stroke. Raises OSError."""
+        state = {
+            "student": self._student.state_dict(),
+            "optimizer": self._optimizer.state_dict(),
+            "at": [self.n_steps, self.n_seen, self._epoch, self._n_of_epoch],
+        }
+        keep(file, state)
+
+    def restore(self, file: Path) -> None:
+        """Go on where save() left off."""
+        state: dict[str, Any] = torch.load(file, map_location=self._device, weights_only=True)
+        self._student.load_state_dict(state["student"])
+        self._optimizer.load_state_dict(state["optimizer"])
+        self.n_steps, self.n_seen, self._epoch, self._n_of_epoch = state["at"]
+
+
+def keep(file: Path, state: dict[str, Any]) -> None:
+    """Write a state in torch's form, whole or not at all. Raises OSError."""
+    part = file.with_suffix(".part")
+    with part.open("wb") as written:
+        torch.save(state, written)
+        written.flush()
+        os.fsync(written.fileno())
+    part.replace(file)
+
+
+def _optimizer(student: PreTrainedModel, plan: TrainingPlan) -> torch.optim.Optimizer:
+    """AdamW; embeddings learn more slowly, because they come from the target, and vectors do not decay."""
+    embeddings = {id(student.get_input_embeddings().weight), id(student.get_output_embeddings().weight)}
+    groups: dict[tuple[float, float], list[torch.nn.Parameter]] = {}
+    for parameter in student.parameters():
+        embedded = id(parameter) in embeddings
+        rate = plan.learning_rate * (plan.embedding_rate if embedded else 1.0)
+        decay = plan.weight_decay if parameter.ndim > 1 and not embedded else 0.0
+        groups.setdefault((rate, decay), []).append(parameter)
+    return torch.optim.AdamW(
+        [{"params": held, "rate": rate, "lr": rate, "weight_decay": decay} for (rate, decay), held in groups.items()],
+        betas=_BETAS,
+    )
+
+
+def batches_of(chats: Chats, batch_tokens: int, seed: int, epoch: int) -> list[NDArray[np.int64]]:
+    """Return the epoch's batches: every chat once, chats of like length together, about `batch_tokens` with padding."""
+    dice = np.random.default_rng([seed, epoch])
+    lengths = np.diff(chats.starts)
+    order = dice.permutation(chats.n_chats)
+    batches: list[NDArray[np.int64]] = []
+    for first in range(0, len(order), _POOL):
+        pool = order[first : first + _POOL]
+        pool = pool[np.argsort(lengths[pool], kind="stable")]
+        batch: list[int] = []
+        for chat in pool.tolist():
+            if batch and (len(batch) + 1) * lengths[chat] > batch_tokens:
+                batches.append(np.array(batch))
+                batch = []
+            batch.append(chat)
+        batches.append(np.array(batch))
+    return [batches[place] for place in dice.permutation(len(batches))]
+
+
+class _Places:
+    """A batch: padded ids (chats, longest), and for each answer token where it is predicted and its labels are."""
+
+    def __init__(self, chats: Chats, label_starts: NDArray[np.int64], batch: NDArray[np.int64]) -> None:
+        lengths = np.diff(chats.starts)[batch]
+        answers = chats.answers[batch]
+        self.ids = np.zeros((len(batch), int(lengths.max())), np.int64)
+        for row, chat in enumerate(batch.tolist()):
+            self.ids[row, : lengths[row]] = chats.tokens[chats.starts[chat] : chats.starts[chat + 1]]
+        spans = list(zip(batch.tolist(), lengths.tolist(), answers.tolist(), strict=True))
+        self.rows = np.concatenate([np.full(n - first, row) for row, (_, n, first) in enumerate(spans)])
+        self.columns = np.concatenate([np.arange(first - 1, n - 1) for _, n, first in spans])
+        self.label_rows = np.concatenate(
+            [np.arange(label_starts[chat], label_starts[chat] + n - first) for chat, n, first in spans]
+        )

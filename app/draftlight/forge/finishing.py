@@ -1,0 +1,75 @@
+"""The end of a run: both quantisations judged, the better one measured by `bench` and listed with its card in it."""
+
+from collections.abc import Mapping
+from dataclasses import asdict
+
+from transformers import PreTrainedModel
+
+from draftlight.forge.export import write_draft
+from draftlight.forge.judging import QUANTISATIONS, Judge, Judged, measured_speed_up
+from draftlight.forge.recipe import as_toml
+from draftlight.forge.reports import Card, Forged
+from draftlight.forge.run_folder import Plan
+from draftlight.forge.workshop import Workshop, needed
+
+_BENCH_SHARE = 0.05  # of the run's time
+_LEAST_BENCH_SECONDS = 45.0
+_N_BENCH = 8
+
+
+def finish(shop: Workshop, student: PreTrainedModel, judge: Judge, plan: Plan) -> Forged:
+    """Write the draft model where it was asked for. Raises Stopped, UserError, OSError."""
+    request, folder = shop.request, shop.folder
+    student.eval()
+    trials = [
+        needed(judge.judged(student, quantisation, folder.trial.with_name(f"{quantisation}.gguf.tmp")))
+        for quantisation in QUANTISATIONS
+    ]
+    best = max(trials, key=lambda each: each.expected)
+    for trial in trials:
+        folder.log(judged=asdict(trial) | {"path": trial.path.name})
+    seconds = max(_LEAST_BENCH_SECONDS, 60.0 * request.minutes * _BENCH_SHARE)
+    measured = measured_speed_up(request.target, best.path, judge.held_out[:_N_BENCH], seconds, shop.cancel)
+    if not shop.go_on():
+        needed(None)
+    card = _card(shop, best, plan, sum(len(each.answer) for each in judge.held_out))
+    if measured is not None:
+        card = card.with_measured(measured.value, measured.low, measured.high)
+    write_draft(student, request.target, request.out, best.quantisation, _facts(card))
+    for trial in trials:
+        trial.path.unlink()
+    folder.log(card=asdict(card))
+    return Forged(request.out, card)
+
+
+def _card(shop: Workshop, best: Judged, plan: Plan, n_places: int) -> Card:
+    return Card(
+        target=shop.request.target.name,
+        shape=plan.recipe.shape.label,
+        quantisation=best.quantisation,
+        n_bytes=best.path.stat().st_size,
+        acceptance=best.acceptance,
+        n_places=n_places,
+        block_efficiency=best.block_efficiency,
+        draft_cost=best.draft_cost,
+        expected=best.expected,
+        best_k=best.best_k,
+        logit_difference=best.logit_difference,
+        minutes=shop.folder.seconds_spent() / 60.0,
+        n_chat_tokens=plan.recipe.chats.n_tokens,
+        n_trained_tokens=plan.recipe.training.n_tokens,
+        recipe=plan.recipe,
+    )
+
+
+def _facts(card: Card) -> Mapping[str, str | int | float]:
+    """Return what the file tells of how it was made."""
+    return {
+        "target": card.target,
+        "shape": card.shape,
+        "acceptance": card.acceptance,
+        "draft_cost": card.draft_cost,
+        "expected_speed_up": card.expected,
+        "minutes": round(card.minutes, 1),
+        "recipe": as_toml(card.recipe),
+    }

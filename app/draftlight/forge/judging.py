@@ -1,0 +1,106 @@
+"""What a finished draft model is worth: its files, how often each is accepted, what each costs, what that brings."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from transformers import PreTrainedModel
+
+from draftlight.bench.arms import parse_arms
+from draftlight.bench.figures import figures
+from draftlight.bench.intervals import Interval
+from draftlight.bench.measurement import Caches, EngineArm, EngineSetup
+from draftlight.bench.prompts import WrittenPrompt
+from draftlight.bench.runner import Plan, run
+from draftlight.engine.cancel import CancelToken
+from draftlight.engine.events import ModelLoading
+from draftlight.engine.sampling import SamplingParams
+from draftlight.forge.acceptance import HeldOut, agreement, block_efficiency
+from draftlight.forge.export import write_draft
+from draftlight.forge.prospects import drafted_token_cost
+from draftlight.forge.teacher import parity
+from draftlight.llama import loader
+from draftlight.llama.backend import LlamaModel, ModelOptions
+from draftlight.settings import PairSettings
+
+QUANTISATIONS = ("Q8_0", "Q4_0")
+_LENGTHS = (1, 2, 3, 4, 6, 8)
+_ARM = "model"  # AUTO with the draft model alone
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """One file of a draft model and its worth. See reports.Card for what the figures mean."""
+
+    path: Path
+    quantisation: str
+    acceptance: float
+    block_efficiency: dict[int, float]
+    draft_cost: float
+    expected: float
+    best_k: int
+    logit_difference: float
+
+
+@dataclass(frozen=True, slots=True)
+class Judge:
+    """Judges with one target and its held-out chats. `verify_costs` are in plain steps."""
+
+    target: LlamaModel
+    held_out: Sequence[HeldOut]
+    verify_costs: Sequence[float]
+    go_on: Callable[[], bool]
+
+    def judged(self, student: PreTrainedModel, quantisation: str, path: Path) -> Judged | None:
+        """Write the draft model to `path` and measure it; None as soon as `go_on` says no."""
+        write_draft(student, self.target.path, path, quantisation, {})
+        with opened(path, self.target.n_threads) as draft:
+            first = self.held_out[0]
+            computed = parity(student, draft, [*first.prompt, *first.answer][:256])
+            accepted = agreement(draft, self.held_out)
+            efficiency = {}
+            for k in _LENGTHS:
+                if not self.go_on():
+                    return None
+                efficiency[k] = block_efficiency(draft, self.target.vocabulary, self.held_out, k)
+            cost = drafted_token_cost(self.target, draft, self.go_on)
+        if cost is None:
+            return None
+        gains = {k: efficiency[k] / (self.verify_costs[k] + k * cost) for k in _LENGTHS}
+        best = max(gains, key=gains.__getitem__)
+        return Judged(path, quantisation, accepted, efficiency, cost, gains[best], best, computed.largest)
+
+
+@contextmanager
+def opened(path: Path, n_threads: int) -> Iterator[LlamaModel]:
+    """Load a draft model for a while."""
+    draft = LlamaModel(path, ModelOptions(n_ctx=2048, n_threads=n_threads))
+    try:
+        yield draft
+    finally:
+        draft.close()
+
+
+def measured_speed_up(
+    target: Path, draft: Path, held_out: Sequence[HeldOut], seconds: float, cancel: CancelToken
+) -> Interval | None:
+    """Return AUTO's speed-up over plain decoding with this draft model alone, by `bench`; None after a cancel.
+
+    Where nothing was measured in the time, the cancel included, there is None.
+    """
+    for step in loader.load(PairSettings(target, draft), cancel):
+        if isinstance(step, ModelLoading):
+            continue
+        try:
+            arms = parse_arms(_ARM)
+            decoder = step.decoder
+            setup = EngineSetup(decoder, SamplingParams(0.0), None, decoder.facts, Caches(decoder, warm=False))
+            prompts = tuple(WrittenPrompt(str(n), "held out", each.prompt) for n, each in enumerate(held_out))
+            plan = Plan(prompts, max_tokens=max(len(each.answer) for each in held_out), seed=1, seconds=seconds)
+            results = run(plan, [EngineArm(arm, setup) for arm in arms], cancel, lambda _: None)
+            found = figures(results, [arm.name for arm in arms], frozenset(), greedy=True)
+            return next((arm.ratio for arm in found.arms if arm.name == _ARM), None)
+        finally:
+            step.close()
+    return None

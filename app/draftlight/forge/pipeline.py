@@ -1,0 +1,175 @@
+"""A forge run from the target's file to the draft model's: what is possible, chats, training, what came out.
+
+Every part leaves its result in the run's folder and is skipped where that is there: a run that was killed goes on, and
+ends as it would have.
+"""
+
+import time
+from dataclasses import asdict
+
+from transformers import PreTrainedModel
+
+from draftlight import paths
+from draftlight.bench.prompts import read_prompts, spread
+from draftlight.chat.prompt import ChatMessage, build_prompt
+from draftlight.errors import UserError
+from draftlight.forge import planning
+from draftlight.forge.acceptance import HeldOut, answered
+from draftlight.forge.chats import ChatWriter, Shards
+from draftlight.forge.finishing import finish
+from draftlight.forge.judging import Judge
+from draftlight.forge.openers import read_openers
+from draftlight.forge.prospects import Prospector, shapes_for, verify_costs
+from draftlight.forge.recipe import ChatPlan, Recipe, Shape, read_recipe
+from draftlight.forge.reports import ChatsWritten, Outlook, Stage, StageBegun
+from draftlight.forge.run_folder import Plan
+from draftlight.forge.teacher import load_target, parity
+from draftlight.forge.training import train
+from draftlight.forge.workshop import Workshop, needed
+from draftlight.llama import preflight
+from draftlight.llama.backend import LlamaModel, ModelOptions
+from draftlight.llama.report import Preflight
+from draftlight.settings import PairSettings
+
+_N_CTX = 2048
+_LEAST_SAME_CHOICE = 0.85  # quantised arithmetic alone turns 4 % of the choices
+_PARITY_TOKENS = 192
+_N_HELD_OUT = 24
+_HELD_OUT_TOKENS = 96
+_HELD_OUT_SHARE = 0.05  # of the run's time, for the target's own answers
+
+
+def run(shop: Workshop) -> None:
+    """Make the draft model, or only tell the outlook where that was asked for. Raises UserError, Stopped, OSError."""
+    request, folder = shop.request, shop.folder
+    request.folder.mkdir(parents=True, exist_ok=True)
+    target = LlamaModel(request.target, ModelOptions(n_ctx=_N_CTX))
+    try:
+        with shop.stage(Stage.LOADING, f"Loading {request.target.name} and comparing it with llama.cpp"):
+            teacher = _teacher(shop, target)
+        with shop.stage(Stage.OUTLOOK, "Measuring what a draft model could bring on this computer"):
+            shape, outlook = _outlook(shop, teacher, target)
+        shop.tell(outlook)
+        if request.only_outlook:
+            return
+        with shop.stage(Stage.CHATS, f"{request.target.name} writes chats with itself to learn from"):
+            held_out = _held_out(shop, target)
+            plan = folder.plan() or _plan(shop, teacher, target, shape, outlook, held_out)
+            _write_chats(shop, teacher, target, plan)
+        judge = Judge(target, held_out, outlook.verify_costs, shop.go_on)
+        with shop.stage(Stage.TRAINING, f"Training the draft model: {plan.recipe.shape.label}"):
+            student = train(shop, teacher, judge, plan)
+        with shop.stage(Stage.MEASURING, "Measuring what the draft model is worth"):
+            report = finish(shop, student, judge, plan)
+        folder.done.touch()
+        shop.tell(report)
+    finally:
+        target.close()
+
+
+def _teacher(shop: Workshop, target: LlamaModel) -> PreTrainedModel:
+    """Return the target in torch, where it computes fastest. Raises UserError where it does not compute the same."""
+    dtype = planning.fastest_dtype()
+    teacher = load_target(shop.request.target, dtype, shop.request.weights)
+    prompts = spread(read_prompts(paths.bench_suite()), 1)
+    tokens = build_prompt(target.vocabulary, [ChatMessage("user", prompts[0].text)], _N_CTX, 0).tokens[:_PARITY_TOKENS]
+    found = parity(teacher, target, tokens)
+    shop.folder.log(parity=asdict(found))
+    if found.same_choice < _LEAST_SAME_CHOICE:
+        raise UserError(
+            f"torch and llama.cpp compute {shop.request.target.name} differently: they choose the same token at "
+            f"{found.same_choice:.0%} of {found.n_places} places.",
+            "A draft model cannot be made for this file; please report it.",
+        )
+    return teacher.to(planning.device())
+
+
+def _outlook(shop: Workshop, teacher: PreTrainedModel, target: LlamaModel) -> tuple[Shape, Outlook]:
+    request, folder = shop.request, shop.folder
+    planned = folder.plan()
+    if planned is not None:
+        return planned.recipe.shape, planned.outlook
+    report = None
+    for step in preflight.run(PairSettings(request.target), shop.cancel):
+        if isinstance(step, Preflight):
+            report = step.report
+        else:
+            shop.tell(StageBegun(Stage.OUTLOOK, step.sentence))
+    costs = verify_costs(needed(report).target.costs)
+    shapes = shapes_for(teacher, request.size) if request.recipe is None else [read_recipe(request.recipe).shape]
+    if not shapes:
+        raise UserError(f"{request.target.name} is too small for a draft model of its own.", "Choose a larger target.")
+    prospector = Prospector(teacher, target, request.target, folder.trial, costs)
+    return needed(prospector.best(shapes, request.minutes, shop.go_on))
+
+
+def _held_out(shop: Workshop, target: LlamaModel) -> list[HeldOut]:
+    """Return the target's answers to questions that no chat begins with, written once."""
+    kept = shop.folder.held_out()
+    if kept is not None:
+        return kept
+    deadline = time.monotonic() + max(60.0, 60.0 * shop.request.minutes * _HELD_OUT_SHARE)
+    found: list[HeldOut] = []
+    for prompt in spread(read_prompts(paths.bench_suite()), _N_HELD_OUT):
+        tokens = build_prompt(target.vocabulary, [ChatMessage("user", prompt.text)], _N_CTX, 0).tokens
+        if len(tokens) + _HELD_OUT_TOKENS > target.n_ctx:
+            continue
+        found += needed(answered(target, target.vocabulary, [tokens], _HELD_OUT_TOKENS, shop.go_on))
+        if time.monotonic() > deadline:
+            break
+    shop.folder.keep_held_out(found)
+    return found
+
+
+def _plan(
+    shop: Workshop,
+    teacher: PreTrainedModel,
+    target: LlamaModel,
+    shape: Shape,
+    outlook: Outlook,
+    held_out: list[HeldOut],
+) -> Plan:
+    """Decide for good how many chats and how much training, by the first shard's and the first steps' speed."""
+    request = shop.request
+    if request.recipe is not None:
+        recipe = read_recipe(request.recipe)
+    else:
+        chats = ChatPlan(
+            n_together=planning.rows_together(teacher.config, ChatPlan()),
+            languages=planning.languages(request.target),
+        )
+        recipe = Recipe(shape, chats)
+        started = time.monotonic()
+        first = needed(_writer(teacher, target, recipe).shard(0, shop.go_on))
+        chat_seconds = (time.monotonic() - started) / first.n_answer_tokens
+        Shards(shop.folder.chats).keep(0, first)
+        step_seconds = planning.seconds_per_trained_token(teacher, recipe, first)
+        recipe = planning.sized(recipe, 60.0 * request.minutes, chat_seconds, step_seconds)
+    plan = planning.whole(recipe, outlook, held_out)
+    shop.folder.keep_plan(plan)
+    return plan
+
+
+def _writer(teacher: PreTrainedModel, target: LlamaModel, recipe: Recipe) -> ChatWriter:
+    openers = read_openers(paths.asset("forge/openers.toml"), recipe.chats.languages)
+    return ChatWriter(teacher, target.vocabulary, openers, recipe.chats, recipe.seed)
+
+
+def _write_chats(shop: Workshop, teacher: PreTrainedModel, target: LlamaModel, plan: Plan) -> None:
+    """Write shards until there is enough. Raises Stopped, OSError."""
+    wanted = plan.recipe.chats.n_tokens
+    shards = Shards(shop.folder.chats)
+    writer = _writer(teacher, target, plan.recipe)
+    n_tokens = sum(each.n_answer_tokens for each in shards.all())
+    started, n_before = time.monotonic(), n_tokens
+    while n_tokens < wanted:
+        chats = needed(writer.shard(shards.n_whole(), shop.go_on))
+        shards.keep(shards.n_whole(), chats)
+        n_tokens += chats.n_answer_tokens
+        speed = (n_tokens - n_before) / (time.monotonic() - started)
+        sample = _text(target, chats.tokens[: chats.starts[1]].tolist())
+        shop.tell(ChatsWritten(min(n_tokens, wanted), wanted, max(0.0, wanted - n_tokens) / speed, sample))
+
+
+def _text(target: LlamaModel, tokens: list[int]) -> str:
+    return b"".join(map(target.vocabulary.piece, tokens)).decode("utf-8", "replace")

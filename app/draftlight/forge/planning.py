@@ -1,0 +1,104 @@
+"""How large a run is made for its time: how much this computer writes and trains in a second, and in which numbers."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import psutil
+import torch
+from transformers import PreTrainedConfig, PreTrainedModel
+
+from draftlight.forge.acceptance import HeldOut
+from draftlight.forge.chats import Chats
+from draftlight.forge.distill import Distillation
+from draftlight.forge.recipe import ChatPlan, Recipe
+from draftlight.forge.reports import Outlook
+from draftlight.forge.run_folder import Plan
+from draftlight.forge.student import begin
+from draftlight.library.gguf import read_header
+
+_CHATS_SHARE, _TRAINING_SHARE = 0.55, 0.35  # of the time; the rest loads, looks and measures
+_LEAST_CHAT_TOKENS, _LEAST_TRAINED_TOKENS = 2_000, 4_000
+_MOST_EPOCHS = 8.0  # beyond that a draft model learns its chats by heart
+_LOOKS = 12  # at the acceptance, during the training
+_MEMORY_SHARE = 0.4  # of the free memory, for the cache of the chats that are written
+_MOST_TOGETHER = 128
+_FASTER = 1.3  # times that half precision must be faster to be worth its rounding
+_PRODUCT = 1024
+_TRIED_STEPS = 4
+
+
+def device() -> torch.device:
+    """Return where to compute: a GPU that torch sees, else the processor."""
+    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def fastest_dtype() -> torch.dtype:
+    """Return bfloat16 where products of it are clearly faster than float32's, as with AMX or on a GPU."""
+    if device().type == "cuda":
+        return torch.bfloat16
+    seconds = {}
+    for dtype in (torch.float32, torch.bfloat16):
+        one = torch.ones((_PRODUCT, _PRODUCT), dtype=dtype)
+        taken = []
+        for _ in range(5):
+            started = time.perf_counter()
+            one @ one
+            taken.append(time.perf_counter() - started)
+        seconds[dtype] = min(taken)
+    return torch.bfloat16 if seconds[torch.float32] > _FASTER * seconds[torch.bfloat16] else torch.float32
+
+
+def rows_together(config: PreTrainedConfig, chats: ChatPlan) -> int:
+    """Return how many chats to write at once: a power of two, as the free memory allows, at most 128."""
+    known: Any = config
+    head = getattr(known, "head_dim", None) or known.hidden_size // known.num_attention_heads
+    values = 2 * known.num_hidden_layers * known.num_key_value_heads * head
+    row = 4 * values * (chats.longest_question + chats.longest_answer + 64)
+    fitting = _MEMORY_SHARE * psutil.virtual_memory().available / row
+    n = _MOST_TOGETHER
+    while n > 1 and n > fitting:
+        n //= 2
+    return n
+
+
+def languages(target: Path) -> tuple[str, ...]:
+    """Return the languages that the file says the model speaks, English where it says nothing."""
+    named = read_header(target).metadata.get("general.languages")
+    return tuple(map(str, named)) if isinstance(named, tuple) else ("en",)
+
+
+def seconds_per_trained_token(teacher: PreTrainedModel, recipe: Recipe, chats: Chats) -> float:
+    """Return what training takes for each answer token, by a few steps of a draft model that is then forgotten."""
+    student = begin(teacher, recipe.shape, recipe.seed).to(teacher.device)
+    training = Distillation(student, chats, recipe.training, recipe.seed, teacher.dtype)
+    steps = training.steps()
+    next(steps)
+    seen, started = training.n_seen, time.perf_counter()
+    for _ in range(_TRIED_STEPS):
+        next(steps, None)
+    return (time.perf_counter() - started) / max(1, training.n_seen - seen)
+
+
+def sized(recipe: Recipe, seconds: float, chat_seconds: float, step_seconds: float) -> Recipe:
+    """Return the recipe with as many chats and as much training as fit, by what an answer token takes in each."""
+    n_chats = max(_LEAST_CHAT_TOKENS, round(_CHATS_SHARE * seconds / chat_seconds))
+    n_trained = max(_LEAST_TRAINED_TOKENS, round(_TRAINING_SHARE * seconds / step_seconds))
+    return replace(
+        recipe,
+        chats=replace(recipe.chats, n_tokens=n_chats),
+        training=replace(recipe.training, n_tokens=min(n_trained, round(_MOST_EPOCHS * n_chats))),
+    )
+
+
+def whole(recipe: Recipe, outlook: Outlook, held_out: Sequence[HeldOut]) -> Plan:
+    """Return the plan for this recipe."""
+    return Plan(
+        recipe=recipe,
+        outlook=outlook,
+        evaluate_every=max(1, recipe.training.n_tokens // _LOOKS),
+        n_measured=len(held_out),
+        dtype=str(fastest_dtype()).removeprefix("torch."),
+    )

@@ -1,0 +1,118 @@
+"""What a draft model could bring here, measured before it is made: what a verify costs, and a drafted token."""
+
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+from transformers import PreTrainedModel
+
+from draftlight.engine.costs import StepCosts
+from draftlight.engine.model import LanguageModel
+from draftlight.forge.export import write_draft
+from draftlight.forge.recipe import Kind, Shape
+from draftlight.forge.reports import Outlook
+from draftlight.forge.student import begin
+from draftlight.llama.backend import LlamaModel, ModelOptions
+
+_LENGTHS = 8  # draft lengths that are considered
+CONTEXT = 600  # tokens, at which costs are compared: a chat's usual length
+_TIMED = 60  # passes of each model
+_WARM_UP = 8
+# Acceptance per place on held-out questions after so many minutes on two cores, of the starter target's draft models.
+# Larger targets of the same kind learn no more slowly by the token, but write their chats more slowly.
+_REACHED = {
+    Kind.NARROW: ((10.0, 0.22), (60.0, 0.30), (240.0, 0.36)),
+    Kind.PRUNED: ((10.0, 0.28), (60.0, 0.38), (240.0, 0.45)),
+}
+
+
+def shapes_for(target: PreTrainedModel, size: str) -> list[Shape]:
+    """Return the shapes worth considering for this target; `size` is "auto", "narrow" or "pruned"."""
+    n_layers, width = target.config.num_hidden_layers, target.config.hidden_size
+    head = getattr(target.config, "head_dim", None) or width // target.config.num_attention_heads
+    shapes = []
+    if size != "narrow":
+        few = (0, n_layers - 1) if n_layers < 12 else (0, 1, n_layers - 2, n_layers - 1)  # noqa: PLR2004
+        if len(few) < n_layers:
+            shapes.append(Shape(Kind.PRUNED, layers=few))
+    if size != "pruned":
+        wanted = max(head, round(0.45 * width / head) * head)
+        if wanted < width:
+            shapes.append(Shape(Kind.NARROW, n_layers=min(4, n_layers), width=wanted))
+    return shapes
+
+
+def expected_acceptance(kind: Kind, minutes: float) -> float:
+    """Return what such a draft model usually reaches in so many minutes: lines between what was measured."""
+    points = _REACHED[kind]
+    if minutes <= points[0][0]:
+        return points[0][1] * minutes / points[0][0]
+    for (x0, y0), (x1, y1) in pairwise(points):
+        if minutes <= x1:
+            return y0 + (y1 - y0) * (minutes - x0) / (x1 - x0)
+    return points[-1][1]
+
+
+def verify_costs(costs: StepCosts) -> tuple[float, ...]:
+    """Return what a verify of 0, 1, ... drafted tokens costs, in plain steps."""
+    plain = costs.at(1, CONTEXT)
+    return tuple(costs.at(k + 1, CONTEXT) / plain for k in range(_LENGTHS + 1))
+
+
+def drafted_token_cost(target: LanguageModel, draft: LanguageModel, go_on: Callable[[], bool]) -> float | None:
+    """Return what a step of the draft model costs, in plain steps of the target: medians, taken in turns.
+
+    Both have read `CONTEXT` tokens. None as soon as `go_on` says no.
+    """
+    taken: dict[int, list[float]] = {0: [], 1: []}
+    models = (target, draft)
+    for model in models:
+        model.rollback(0)
+        for _ in range(CONTEXT // 100):
+            model.forward([0] * 100, 0)
+    for n in range(_WARM_UP + _TIMED):
+        for which, model in enumerate(models):
+            if not go_on():
+                return None
+            before = model.decode_seconds
+            model.forward([0], 1)
+            model.rollback(CONTEXT // 100 * 100)
+            if n >= _WARM_UP:
+                taken[which].append(model.decode_seconds - before)
+    return statistics.median(taken[1]) / statistics.median(taken[0])
+
+
+@dataclass(frozen=True, slots=True)
+class Prospector:
+    """Tries the shapes out with weights as they are before any training: costs do not depend on them."""
+
+    teacher: PreTrainedModel
+    target: LlamaModel
+    path: Path  # the target's file
+    trial: Path  # where a draft model may be written for a moment
+    verify_costs: tuple[float, ...]
+
+    def best(self, shapes: Sequence[Shape], minutes: float, go_on: Callable[[], bool]) -> tuple[Shape, Outlook] | None:
+        """Return the shape that promises the largest speed-up, and its outlook; None as soon as `go_on` says no."""
+        found = []
+        for shape in shapes:
+            outlook = self.look(shape, minutes, go_on)
+            if outlook is None:
+                return None
+            found.append((shape, outlook))
+        return max(found, key=lambda each: each[1].expected)
+
+    def look(self, shape: Shape, minutes: float, go_on: Callable[[], bool]) -> Outlook | None:
+        """Measure one shape."""
+        write_draft(begin(self.teacher, shape, 1), self.path, self.trial, "Q8_0", {})
+        draft = LlamaModel(self.trial, ModelOptions(n_ctx=2 * CONTEXT, n_threads=self.target.n_threads))
+        try:
+            cost = drafted_token_cost(self.target, draft, go_on)
+        finally:
+            draft.close()
+            self.trial.unlink()
+        if cost is None:
+            return None
+        return Outlook(shape.label, self.verify_costs, cost, expected_acceptance(shape.kind, minutes))

@@ -1,0 +1,127 @@
+"""A run's own folder: what was decided and how far it is, each file whole or not there. Knows no torch."""
+
+import json
+import os
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import TypeAdapter
+
+from draftlight.forge.acceptance import HeldOut
+from draftlight.forge.recipe import Recipe
+from draftlight.forge.reports import AcceptanceMeasured, Outlook
+
+_Value = TypeVar("_Value")
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a run has decided for good once it has begun: killed and resumed, it keeps to it."""
+
+    recipe: Recipe
+    outlook: Outlook
+    evaluate_every: int  # answer tokens of training between two looks at the acceptance
+    n_measured: int  # places of the held-out chats that such a look takes
+    dtype: str  # that products are computed in
+
+
+_PLAN = TypeAdapter(Plan)
+_LOOKS = TypeAdapter(list[AcceptanceMeasured])
+_HELD_OUT = TypeAdapter(list[HeldOut])
+
+
+@dataclass(frozen=True, slots=True)
+class RunFolder:
+    """The files of a run."""
+
+    folder: Path
+
+    @property
+    def chats(self) -> Path:
+        """The folder of the shards."""
+        return self.folder / "chats"
+
+    @property
+    def checkpoint(self) -> Path:
+        """Where the training stands."""
+        return self.folder / "checkpoint.pt"
+
+    @property
+    def best(self) -> Path:
+        """The draft model as it was best, in torch's form."""
+        return self.folder / "best.pt"
+
+    @property
+    def trial(self) -> Path:
+        """A draft model to be looked at; not to be listed, so it is no .gguf by name."""
+        return self.folder / "trial.gguf.tmp"
+
+    @property
+    def done(self) -> Path:
+        """There once the run has ended well."""
+        return self.folder / "done"
+
+    def keep_plan(self, plan: Plan) -> None:
+        """Raises OSError."""
+        self._write("plan.json", _PLAN.dump_json(plan, indent=1))
+
+    def plan(self) -> Plan | None:
+        """Return the plan, None where none was made yet."""
+        return self._read("plan.json", _PLAN)
+
+    def keep_held_out(self, held_out: list[HeldOut]) -> None:
+        """Raises OSError."""
+        self._write("held-out.json", _HELD_OUT.dump_json(held_out))
+
+    def held_out(self) -> list[HeldOut] | None:
+        """Return the held-out chats, None where there are none yet."""
+        return self._read("held-out.json", _HELD_OUT)
+
+    def keep_looks(self, looks: list[AcceptanceMeasured]) -> None:
+        """Raises OSError."""
+        self._write("looks.json", _LOOKS.dump_json(looks, indent=1))
+
+    def looks(self) -> list[AcceptanceMeasured]:
+        """Return what was measured during the training so far."""
+        return self._read("looks.json", _LOOKS) or []
+
+    def log(self, **values: object) -> None:
+        """Add a line to the run's log. Raises OSError."""
+        line = {"time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), **values}
+        with (self.folder / "log.jsonl").open("a", encoding="utf-8") as file:
+            file.write(json.dumps(line) + "\n")
+
+    def seconds_spent(self) -> float:
+        """Return the seconds that earlier parts of this run took, by its log."""
+        try:
+            lines = (self.folder / "log.jsonl").read_text("utf-8").splitlines()
+        except FileNotFoundError:
+            return 0.0
+        return sum(float(_value(line).get("seconds", 0.0)) for line in lines)
+
+    def _write(self, name: str, content: bytes) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        part = self.folder / f"{name}.part"
+        with part.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(self.folder / name)
+
+    def _read(self, name: str, kind: TypeAdapter[_Value]) -> _Value | None:
+        try:
+            content = (self.folder / name).read_bytes()
+        except FileNotFoundError:
+            return None
+        return kind.validate_json(content)
+
+
+def _value(line: str) -> dict[str, Any]:
+    """Return a line's value; the last one may have been cut short by a kill."""
+    try:
+        value = json.loads(line)
+    except ValueError:
+        return {}
+    return value if isinstance(value, dict) else {}

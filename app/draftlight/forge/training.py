@@ -1,0 +1,105 @@
+"""The training of one run: goes on from its checkpoint, looks at the acceptance from time to time, keeps the best."""
+
+import time
+
+import torch
+from transformers import PreTrainedModel
+
+from draftlight.forge.acceptance import agreement, block_efficiency
+from draftlight.forge.chats import Shards, joined
+from draftlight.forge.distill import Distillation, keep
+from draftlight.forge.export import write_draft
+from draftlight.forge.judging import Judge, opened
+from draftlight.forge.reports import AcceptanceMeasured, Trained
+from draftlight.forge.run_folder import Plan
+from draftlight.forge.student import begin
+from draftlight.forge.workshop import Stopped, Workshop
+
+_SAVE_SECONDS = 60.0
+_TELL_SECONDS = 2.0
+_PATIENCE = 5  # looks without a better acceptance after which the training ends early
+_SHOWN_K = 3
+_SMOOTH = 0.98  # of the loss that is told
+
+
+def train(shop: Workshop, teacher: PreTrainedModel, judge: Judge, plan: Plan) -> PreTrainedModel:
+    """Return the trained draft model, as it was when it was accepted most. Raises Stopped, UserError, OSError."""
+    recipe, folder = plan.recipe, shop.folder
+    student = begin(teacher, recipe.shape, recipe.seed).to(teacher.device)
+    chats = joined(list(Shards(folder.chats).all()))
+    training = Distillation(student, chats, recipe.training, recipe.seed, getattr(torch, plan.dtype))
+    if folder.checkpoint.is_file():
+        training.restore(folder.checkpoint)
+    course = _Course(shop, training, student, judge, plan)
+    for step in training.steps():
+        course.note(step.loss)
+        if not shop.go_on():
+            training.save(folder.checkpoint)
+            raise Stopped
+        if course.finished:
+            break
+    student.load_state_dict(torch.load(folder.best, map_location=teacher.device, weights_only=True))
+    return student
+
+
+class _Course:
+    """What goes on beside the steps of a training."""
+
+    def __init__(
+        self, shop: Workshop, training: Distillation, student: PreTrainedModel, judge: Judge, plan: Plan
+    ) -> None:
+        self._shop, self._training, self._student, self._judge, self._plan = shop, training, student, judge, plan
+        self._looks = [look for look in shop.folder.looks() if look.n_tokens <= training.n_seen]
+        for look in self._looks:
+            shop.tell(look)
+        self._loss: float | None = None
+        self._started, self._n_before = time.monotonic(), training.n_seen
+        self._told = self._saved = time.monotonic()
+
+    @property
+    def finished(self) -> bool:
+        """Whether more training would be in vain."""
+        accepted = [look.acceptance for look in self._looks]
+        return len(accepted) > _PATIENCE and max(accepted[:-_PATIENCE]) >= max(accepted[-_PATIENCE:])
+
+    def note(self, loss: float) -> None:
+        """Take note of a step: tell, look and save where it is time."""
+        training = self._training
+        self._loss = loss if self._loss is None else _SMOOTH * self._loss + (1 - _SMOOTH) * loss
+        if training.n_seen // self._plan.evaluate_every > len(self._looks) or training.done:
+            self._look()
+        if time.monotonic() - self._saved > _SAVE_SECONDS:
+            self._save()
+        if time.monotonic() - self._told > _TELL_SECONDS or training.done:
+            self._tell()
+
+    def _tell(self) -> None:
+        training, wanted = self._training, self._plan.recipe.training.n_tokens
+        speed = max(1.0, training.n_seen - self._n_before) / (time.monotonic() - self._started)
+        left = max(0.0, wanted - training.n_seen) / speed
+        self._shop.tell(Trained(min(training.n_seen, wanted), wanted, self._loss or 0.0, left))
+        self._told = time.monotonic()
+
+    def _save(self) -> None:
+        self._training.save(self._shop.folder.checkpoint)
+        self._saved = time.monotonic()
+
+    def _look(self) -> None:
+        """Draft with the model as it is and keep the best. The checkpoint comes last: a kill before it repeats all."""
+        folder, judge = self._shop.folder, self._judge
+        self._student.eval()
+        write_draft(self._student, judge.target.path, folder.trial, "Q8_0", {})
+        with opened(folder.trial, judge.target.n_threads) as draft:
+            accepted = agreement(draft, judge.held_out)
+            efficiency = block_efficiency(draft, judge.target.vocabulary, judge.held_out, _SHOWN_K)
+        folder.trial.unlink()
+        self._student.train()
+        best = max((look.acceptance for look in self._looks), default=-1.0)
+        look = AcceptanceMeasured(self._training.n_seen, accepted, efficiency)
+        if accepted > best:
+            keep(folder.best, self._student.state_dict())
+        self._looks.append(look)
+        folder.keep_looks(self._looks)
+        folder.log(n_tokens=look.n_tokens, acceptance=accepted, block_efficiency=efficiency, loss=self._loss)
+        self._save()
+        self._shop.tell(look)

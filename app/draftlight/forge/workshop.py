@@ -1,0 +1,50 @@
+"""What all parts of a forge run work with: the request, the run's folder, whom to tell, and whether to go on."""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from draftlight.engine.cancel import CancelToken
+from draftlight.forge.client import ForgeRequest
+from draftlight.forge.reports import Report, Stage, StageBegun
+from draftlight.forge.run_folder import RunFolder
+
+_Value = TypeVar("_Value")
+
+
+class Stopped(Exception):
+    """Somebody asked the run to stop; what it has is kept."""
+
+
+def needed(value: _Value | None) -> _Value:
+    """Return the value; what has none was stopped. Raises Stopped."""
+    if value is None:
+        raise Stopped
+    return value
+
+
+@dataclass(frozen=True, slots=True)
+class Workshop:
+    """What a run works with. `go_on` waits while the run is paused, and says no once it is to stop."""
+
+    request: ForgeRequest
+    tell: Callable[[Report], None]
+    go_on: Callable[[], bool]
+    cancel: CancelToken
+    folder: RunFolder = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Name the run's folder."""
+        object.__setattr__(self, "folder", RunFolder(self.request.folder))
+
+    @contextmanager
+    def stage(self, stage: Stage, sentence: str) -> Iterator[None]:
+        """Say that a part begins, and note what it took, also where it is stopped. Raises OSError."""
+        self.tell(StageBegun(stage, sentence))
+        started = time.monotonic()
+        try:
+            yield
+        finally:
+            self.folder.log(stage=str(stage), seconds=round(time.monotonic() - started, 1))
