@@ -17,6 +17,7 @@ from transformers import PreTrainedModel
 
 from draftlight.forge.chats import Chats
 from draftlight.forge.recipe import TrainingPlan
+from draftlight.forge.torch_model import embedding, hidden_states, learning, output_weight
 
 _POOL = 256  # chats that are sorted by length before they are cut into batches
 _BETAS = (0.9, 0.98)
@@ -52,14 +53,15 @@ class Distillation:
 
     def steps(self) -> Iterator[Step]:
         """Train to the end, one batch after another."""
-        self._student.train()
+        learning(self._student, on=True)
         while not self.done:
             batches = batches_of(self._chats, self._plan.batch_tokens, self._seed, self._epoch)
             for batch in batches[self._n_of_epoch :]:
                 if self.done:
                     return
-                yield self._step(batch)
-                self._n_of_epoch += 1
+                step = self._step(batch)
+                self._n_of_epoch += 1  # before anyone can save
+                yield step
             self._epoch, self._n_of_epoch = self._epoch + 1, 0
 
     def _step(self, batch: NDArray[np.int64]) -> Step:
@@ -78,20 +80,19 @@ class Distillation:
     def _loss(self, places: "_Places") -> torch.Tensor:
         """Cross-entropy to the target's law, both cut to the tokens among the batch's labels and to some others."""
         device = self._device
-        hidden = self._student.base_model(
-            input_ids=torch.from_numpy(places.ids).to(device), use_cache=False
-        ).last_hidden_state
+        hidden = hidden_states(self._student, torch.from_numpy(places.ids).to(device), use_cache=False)
         hidden = hidden[torch.from_numpy(places.rows).to(device), torch.from_numpy(places.columns).to(device)]
         ids = self._chats.label_ids[places.label_rows]
         logprobs = torch.from_numpy(self._chats.label_logprobs[places.label_rows]).to(device).float()
         dice = np.random.default_rng([self._seed, self.n_steps])
-        others = dice.integers(0, self._student.config.vocab_size, self._plan.n_negatives, dtype=np.int32)
+        others = dice.integers(0, len(output_weight(self._student)), self._plan.n_negatives, dtype=np.int32)
         among = np.unique(np.concatenate([ids.ravel(), others]))
         where = torch.from_numpy(np.searchsorted(among, ids)).to(device)
-        weight = self._student.get_output_embeddings().weight[torch.from_numpy(among.astype(np.int64)).to(device)]
+        weight = output_weight(self._student)[torch.from_numpy(among.astype(np.int64)).to(device)]
         logits = (hidden @ weight.to(hidden.dtype).T).float()
         law = torch.softmax(logprobs, -1)
-        return (logits.logsumexp(-1) - (law * logits.gather(-1, where)).sum(-1)).mean()
+        losses: torch.Tensor = logits.logsumexp(-1) - (law * logits.gather(-1, where)).sum(-1)
+        return losses.mean()
 
     def _set_rate(self) -> None:
         done = self.n_seen / self._plan.n_tokens
@@ -128,7 +129,7 @@ def keep(file: Path, state: dict[str, Any]) -> None:
 
 def _optimizer(student: PreTrainedModel, plan: TrainingPlan) -> torch.optim.Optimizer:
     """AdamW; embeddings learn more slowly, because they come from the target, and vectors do not decay."""
-    embeddings = {id(student.get_input_embeddings().weight), id(student.get_output_embeddings().weight)}
+    embeddings = {id(embedding(student)), id(output_weight(student))}
     groups: dict[tuple[float, float], list[torch.nn.Parameter]] = {}
     for parameter in student.parameters():
         embedded = id(parameter) in embeddings

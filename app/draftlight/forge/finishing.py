@@ -10,6 +10,7 @@ from draftlight.forge.judging import QUANTISATIONS, Judge, Judged, measured_spee
 from draftlight.forge.recipe import as_toml
 from draftlight.forge.reports import Card, Forged
 from draftlight.forge.run_folder import Plan
+from draftlight.forge.torch_model import learning
 from draftlight.forge.workshop import Workshop, needed
 
 _BENCH_SHARE = 0.05  # of the run's time
@@ -20,7 +21,7 @@ _N_BENCH = 8
 def finish(shop: Workshop, student: PreTrainedModel, judge: Judge, plan: Plan) -> Forged:
     """Write the draft model where it was asked for. Raises Stopped, UserError, OSError."""
     request, folder = shop.request, shop.folder
-    student.eval()
+    learning(student, on=False)
     trials = [
         needed(judge.judged(student, quantisation, folder.trial.with_name(f"{quantisation}.gguf.tmp")))
         for quantisation in QUANTISATIONS

@@ -24,6 +24,7 @@ from draftlight.forge.recipe import ChatPlan, Recipe, Shape, read_recipe
 from draftlight.forge.reports import ChatsWritten, Outlook, Stage, StageBegun
 from draftlight.forge.run_folder import Plan
 from draftlight.forge.teacher import load_target, parity
+from draftlight.forge.torch_model import moved
 from draftlight.forge.training import train
 from draftlight.forge.workshop import Workshop, needed
 from draftlight.llama import preflight
@@ -81,7 +82,7 @@ def _teacher(shop: Workshop, target: LlamaModel) -> PreTrainedModel:
             f"{found.same_choice:.0%} of {found.n_places} places.",
             "A draft model cannot be made for this file; please report it.",
         )
-    return teacher.to(planning.device())
+    return moved(teacher, planning.device())
 
 
 def _outlook(shop: Workshop, teacher: PreTrainedModel, target: LlamaModel) -> tuple[Shape, Outlook]:

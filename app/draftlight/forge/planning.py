@@ -17,6 +17,7 @@ from draftlight.forge.recipe import ChatPlan, Recipe
 from draftlight.forge.reports import Outlook
 from draftlight.forge.run_folder import Plan
 from draftlight.forge.student import begin
+from draftlight.forge.torch_model import head_width, moved
 from draftlight.library.gguf import read_header
 
 _CHATS_SHARE, _TRAINING_SHARE = 0.55, 0.35  # of the time; the rest loads, looks and measures
@@ -54,8 +55,7 @@ def fastest_dtype() -> torch.dtype:
 def rows_together(config: PreTrainedConfig, chats: ChatPlan) -> int:
     """Return how many chats to write at once: a power of two, as the free memory allows, at most 128."""
     known: Any = config
-    head = getattr(known, "head_dim", None) or known.hidden_size // known.num_attention_heads
-    values = 2 * known.num_hidden_layers * known.num_key_value_heads * head
+    values = 2 * known.num_hidden_layers * known.num_key_value_heads * head_width(config)
     row = 4 * values * (chats.longest_question + chats.longest_answer + 64)
     fitting = _MEMORY_SHARE * psutil.virtual_memory().available / row
     n = _MOST_TOGETHER
@@ -72,7 +72,7 @@ def languages(target: Path) -> tuple[str, ...]:
 
 def seconds_per_trained_token(teacher: PreTrainedModel, recipe: Recipe, chats: Chats) -> float:
     """Return what training takes for each answer token, by a few steps of a draft model that is then forgotten."""
-    student = begin(teacher, recipe.shape, recipe.seed).to(teacher.device)
+    student = moved(begin(teacher, recipe.shape, recipe.seed), teacher.device)
     training = Distillation(student, chats, recipe.training, recipe.seed, teacher.dtype)
     steps = training.steps()
     next(steps)

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 from transformers import PreTrainedModel
 
@@ -14,6 +15,7 @@ from draftlight.forge.export import write_draft
 from draftlight.forge.recipe import Kind, Shape
 from draftlight.forge.reports import Outlook
 from draftlight.forge.student import begin
+from draftlight.forge.torch_model import head_width
 from draftlight.llama.backend import LlamaModel, ModelOptions
 
 _LENGTHS = 8  # draft lengths that are considered
@@ -30,8 +32,8 @@ _REACHED = {
 
 def shapes_for(target: PreTrainedModel, size: str) -> list[Shape]:
     """Return the shapes worth considering for this target; `size` is "auto", "narrow" or "pruned"."""
-    n_layers, width = target.config.num_hidden_layers, target.config.hidden_size
-    head = getattr(target.config, "head_dim", None) or width // target.config.num_attention_heads
+    config: Any = target.config
+    n_layers, width, head = config.num_hidden_layers, config.hidden_size, head_width(config)
     shapes = []
     if size != "narrow":
         few = (0, n_layers - 1) if n_layers < 12 else (0, 1, n_layers - 2, n_layers - 1)  # noqa: PLR2004

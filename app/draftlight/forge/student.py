@@ -5,10 +5,11 @@ import re
 from typing import Any
 
 import torch
-from transformers import AutoModelForCausalLM, PretrainedConfig, PreTrainedModel
+from transformers import PreTrainedConfig, PreTrainedModel
 
 from draftlight.errors import UserError
 from draftlight.forge.recipe import Kind, Shape
+from draftlight.forge.torch_model import embedding, fresh, head_width, output_weight
 
 _FEED_FORWARD = 4  # times the width, in new layers
 _LAYER = re.compile(r"(.*\.layers\.)(\d+)(\..*)")
@@ -20,7 +21,7 @@ def begin(target: PreTrainedModel, shape: Shape, seed: int) -> PreTrainedModel:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         config = _config(target.config, shape)
-        student = AutoModelForCausalLM.from_config(config, dtype=torch.float32, attn_implementation="sdpa")
+        student = fresh(config, "sdpa")
     source = {name: tensor.detach().float() for name, tensor in target.state_dict().items()}
     if shape.kind is Kind.PRUNED:
         student.load_state_dict({name: source[_origin(name, shape)] for name in student.state_dict()})
@@ -30,25 +31,20 @@ def begin(target: PreTrainedModel, shape: Shape, seed: int) -> PreTrainedModel:
     return student
 
 
-def _check(config: PretrainedConfig, shape: Shape) -> None:
+def _check(config: Any, shape: Shape) -> None:  # noqa: ANN401 - each family's configuration has its own class
     if shape.kind is Kind.PRUNED:
         fitting = shape.layers and list(shape.layers) == sorted(set(shape.layers))
         fitting = fitting and shape.layers[0] >= 0 and shape.layers[-1] < config.num_hidden_layers
         remedy = f"Name some of its layers 0 to {config.num_hidden_layers - 1}, in rising order."
     else:
-        head = _head_width(config)
+        head = head_width(config)
         fitting = shape.n_layers > 0 and 0 < shape.width < config.hidden_size and shape.width % head == 0
         remedy = f"Choose a width below {config.hidden_size} that is a multiple of {head}, and at least one layer."
     if not fitting:
         raise UserError(f"A draft model of this target cannot have this shape: {shape.label}.", remedy)
 
 
-def _head_width(config: PretrainedConfig) -> int:
-    width: int = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
-    return width
-
-
-def _config(target: PretrainedConfig, shape: Shape) -> PretrainedConfig:
+def _config(target: PreTrainedConfig, shape: Shape) -> Any:  # noqa: ANN401 - as above
     """Return the target's configuration with what the shape changes."""
     config: Any = copy.deepcopy(target)
     if hasattr(config, "quantization_config"):
@@ -62,7 +58,7 @@ def _config(target: PretrainedConfig, shape: Shape) -> PretrainedConfig:
     config.num_hidden_layers = shape.n_layers
     if kinds:
         config.layer_types = [kinds[layer * len(kinds) // shape.n_layers] for layer in range(shape.n_layers)]
-    config.head_dim = _head_width(target)
+    config.head_dim = head_width(target)
     config.hidden_size = shape.width
     config.num_attention_heads = shape.width // config.head_dim
     config.num_key_value_heads = max(1, config.num_attention_heads // 2)
@@ -81,11 +77,11 @@ def _project(target: PreTrainedModel, student: PreTrainedModel) -> None:
 
     A separate output layer is projected onto the axes of its own.
     """
-    pairs = [(target.get_input_embeddings(), student.get_input_embeddings())]
-    if not target.config.tie_word_embeddings:
-        pairs.append((target.get_output_embeddings(), student.get_output_embeddings()))
+    pairs = [(embedding(target), embedding(student))]
+    if output_weight(target) is not embedding(target):
+        pairs.append((output_weight(target), output_weight(student)))
     with torch.no_grad():
         for wide, narrow in pairs:
-            weight = wide.weight.detach().float()
+            weight = wide.float()
             _, axes = torch.linalg.eigh(weight.T @ weight)  # eigenvalues rise
-            narrow.weight.copy_(weight @ axes[:, -narrow.weight.shape[1] :])
+            narrow.copy_(weight @ axes[:, -narrow.shape[1] :])

@@ -13,6 +13,7 @@ from draftlight.forge.judging import Judge, opened
 from draftlight.forge.reports import AcceptanceMeasured, Trained
 from draftlight.forge.run_folder import Plan
 from draftlight.forge.student import begin
+from draftlight.forge.torch_model import learning, moved
 from draftlight.forge.workshop import Stopped, Workshop
 
 _SAVE_SECONDS = 60.0
@@ -25,7 +26,7 @@ _SMOOTH = 0.98  # of the loss that is told
 def train(shop: Workshop, teacher: PreTrainedModel, judge: Judge, plan: Plan) -> PreTrainedModel:
     """Return the trained draft model, as it was when it was accepted most. Raises Stopped, UserError, OSError."""
     recipe, folder = plan.recipe, shop.folder
-    student = begin(teacher, recipe.shape, recipe.seed).to(teacher.device)
+    student = moved(begin(teacher, recipe.shape, recipe.seed), teacher.device)
     chats = joined(list(Shards(folder.chats).all()))
     training = Distillation(student, chats, recipe.training, recipe.seed, getattr(torch, plan.dtype))
     if folder.checkpoint.is_file():
@@ -87,13 +88,13 @@ class _Course:
     def _look(self) -> None:
         """Draft with the model as it is and keep the best. The checkpoint comes last: a kill before it repeats all."""
         folder, judge = self._shop.folder, self._judge
-        self._student.eval()
+        learning(self._student, on=False)
         write_draft(self._student, judge.target.path, folder.trial, "Q8_0", {})
         with opened(folder.trial, judge.target.n_threads) as draft:
             accepted = agreement(draft, judge.held_out)
             efficiency = block_efficiency(draft, judge.target.vocabulary, judge.held_out, _SHOWN_K)
         folder.trial.unlink()
-        self._student.train()
+        learning(self._student, on=True)
         best = max((look.acceptance for look in self._looks), default=-1.0)
         look = AcceptanceMeasured(self._training.n_seen, accepted, efficiency)
         if accepted > best:

@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 from torch.nn.functional import scaled_dot_product_attention
 from transformers import AttentionInterface, PreTrainedModel
 
+from draftlight.forge.torch_model import hidden_states, output_weight
+
 ATTENTION = "draftlight-growing-cache"  # the attn_implementation a model must be loaded with
 _COMPACT_BELOW = 0.75  # share of rows still being written below which the others are taken out of the cache
 _NEVER = -1e30
@@ -79,23 +81,23 @@ class _GrowingCache:
         keys: torch.Tensor,
         values: torch.Tensor,
         layer_idx: int,
-        *_: Any,
-        **__: Any,  # noqa: ANN401
+        *_: object,
+        **__: object,
     ) -> tuple[torch.Tensor, torch.Tensor]:
         n_rows, longest = self._shape
         if layer_idx == len(self._keys):
-            _, heads, _, width = keys.shape
-            self._keys.append(keys.new_zeros((n_rows, heads, longest, width)))
+            heads = keys.shape[1]
+            self._keys.append(keys.new_zeros((n_rows, heads, longest, keys.shape[-1])))
             self._values.append(values.new_zeros((n_rows, heads, longest, values.shape[-1])))
         end = self.n_held + keys.shape[2]
         self._keys[layer_idx][:, :, self.n_held : end] = keys
         self._values[layer_idx][:, :, self.n_held : end] = values
         return self._keys[layer_idx][:, :, :end], self._values[layer_idx][:, :, :end]
 
-    def get_seq_length(self, *_: Any) -> int:  # noqa: ANN401
+    def get_seq_length(self, *_: object) -> int:
         return self.n_held
 
-    def get_mask_sizes(self, n_new: int, *_: Any) -> tuple[int, int]:  # noqa: ANN401
+    def get_mask_sizes(self, n_new: int, *_: object) -> tuple[int, int]:
         return self.n_held + n_new, 0
 
     def keep(self, rows: torch.Tensor) -> None:
@@ -113,7 +115,7 @@ def _attend(
     value: torch.Tensor,
     attention_mask: torch.Tensor | None,
     scaling: float | None = None,
-    **_: Any,  # noqa: ANN401
+    **_: object,
 ) -> tuple[torch.Tensor, None]:
     """Attention over shared keys without copying them: for one new place, heads of a group look like several places."""
     rows, heads, places, width = query.shape
@@ -191,26 +193,35 @@ class _Batch:
         n_new = ids.shape[1]
         places = torch.arange(self._cache.n_held, self._cache.n_held + n_new, device=self._device)
         positions = (places[None, :] - self._padding[:, None]).clamp(min=0)
-        hidden = self._model.base_model(
-            input_ids=ids,
+        hidden = hidden_states(
+            self._model,
+            ids,
             attention_mask=self._mask(places),
             position_ids=positions,
             cache=self._cache,
             use_cache=True,
-        ).last_hidden_state[:, -1]
+        )[:, -1]
         self._cache.n_held += n_new
-        logits: torch.Tensor = self._model.get_output_embeddings()(hidden)
-        return logits
+        return hidden @ output_weight(self._model).T
 
     def _mask(self, places: torch.Tensor) -> Any:  # noqa: ANN401 - a tensor, or one for each kind of layer
         """Return what is added to the scores: nothing for what stands before a place, the padding excepted."""
-        keys = torch.arange(int(places[-1]) + 1, device=self._device)
-        seen = (keys[None, None, :] <= places[None, :, None]) & (keys[None, None, :] >= self._padding[:, None, None])
-        seen |= keys[None, None, :] == places[None, :, None]  # padding sees itself: no row may be empty
+        keys = torch.arange(int(places[-1]) + 1, device=self._device)[None, None, :]
+        here = places[None, :, None]
+        seen = (keys <= here) & (keys >= self._padding[:, None, None])
+        seen |= keys == here  # padding sees itself: no row may be empty
+        whole = self._added(seen)
+        config: Any = self._model.config
+        if "sliding_attention" not in (getattr(config, "layer_types", None) or ()):
+            return whole
+        return {
+            "full_attention": whole,
+            "sliding_attention": self._added(seen & (keys > here - config.sliding_window)),
+        }
+
+    def _added(self, seen: torch.Tensor) -> torch.Tensor:
         mask = torch.zeros(seen.shape, dtype=self._model.dtype, device=self._device)
-        mask = mask.masked_fill_(~seen, _NEVER)[:, None]
-        kinds = set(getattr(self._model.config, "layer_types", None) or ())
-        return dict.fromkeys(kinds, mask) if "sliding_attention" in kinds else mask
+        return mask.masked_fill_(~seen, _NEVER)[:, None]
 
     def _keep_labels(self, logits: torch.Tensor) -> None:
         largest, ids = logits.topk(self._manner.n_labels)

@@ -1,0 +1,110 @@
+"""Training: towards the target's law, and the same whether it was interrupted or not."""
+
+from pathlib import Path
+
+import numpy as np
+import torch
+from transformers import PreTrainedModel
+
+from draftlight.forge.chats import Chats, joined
+from draftlight.forge.distill import Distillation, batches_of
+from draftlight.forge.recipe import Kind, Shape, TrainingPlan
+from draftlight.forge.student import begin
+from draftlight.forge.writing import ATTENTION, Manner, write
+from small_torch import N_VOCAB, small_model
+
+PLAN = TrainingPlan(n_tokens=3000, batch_tokens=300, learning_rate=3e-3, n_negatives=64)
+SHAPE = Shape(Kind.PRUNED, layers=(0,))
+
+
+def chats_of(n: int, *, length: int = 20, labels: int = 16) -> Chats:
+    """Chats that a small target has written, with no question but a token."""
+    target = small_model("llama", attention=ATTENTION)
+    prompts = [[1 + number % 50, 60] for number in range(n)]
+    answers = write(target, prompts, [0.7] * n, Manner(length, frozenset(), n_labels=labels), 5, lambda: True)
+    assert answers is not None
+    return joined(
+        [
+            Chats(
+                np.array([*prompt, *answer.tokens], np.int32),
+                np.array([0, len(prompt) + len(answer.tokens)]),
+                np.array([len(prompt)]),
+                answer.label_ids,
+                answer.label_logprobs,
+            )
+            for prompt, answer in zip(prompts, answers, strict=True)
+        ]
+    )
+
+
+def student() -> PreTrainedModel:
+    return begin(small_model("llama"), SHAPE, 1)
+
+
+def test_the_loss_falls_and_agreement_rises() -> None:
+    chats = chats_of(60)
+    model = student()
+    target = small_model("llama")
+    tokens = torch.from_numpy(chats.tokens.reshape(60, 22).astype(np.int64))
+
+    def agreement() -> float:
+        with torch.inference_mode():
+            return float((model(tokens).logits.argmax(-1) == target(tokens).logits.argmax(-1)).float().mean())
+
+    before = agreement()
+    losses = [step.loss for step in Distillation(model, chats, PLAN, 1).steps()]
+    assert np.mean(losses[-3:]) < np.mean(losses[:3])
+    assert agreement() > before + 0.1
+
+
+def test_the_loss_is_the_cross_entropy_to_the_law() -> None:
+    chats = chats_of(4, labels=N_VOCAB)
+    model = student()
+    training = Distillation(model, chats, PLAN, 1)
+    first = next(training.steps())
+    again = student()
+    tokens = torch.from_numpy(chats.tokens.reshape(4, 22).astype(np.int64))
+    target = small_model("llama")
+    with torch.inference_mode():
+        law = target(tokens).logits[:, 1:-1].softmax(-1)
+        expected = -(law * again(tokens).logits[:, 1:-1].log_softmax(-1)).sum(-1).mean().item()
+    assert abs(first.loss - expected) < 0.01
+
+
+def test_an_interrupted_training_ends_as_an_uninterrupted_one(tmp_path: Path) -> None:
+    chats = chats_of(40)
+    whole = student()
+    for _ in Distillation(whole, chats, PLAN, 1).steps():
+        pass
+    begun = Distillation(student(), chats, PLAN, 1)
+    steps = begun.steps()
+    for _ in range(5):
+        next(steps)
+    begun.save(tmp_path / "checkpoint.pt")
+    next(steps)  # lost in the kill
+    resumed = student()
+    training = Distillation(resumed, chats, PLAN, 1)
+    training.restore(tmp_path / "checkpoint.pt")
+    for _ in training.steps():
+        pass
+    ended, other = whole.state_dict(), resumed.state_dict()
+    assert all(torch.equal(ended[name], other[name]) for name in ended)
+
+
+def test_every_chat_is_learned_once_in_an_epoch_in_batches_of_the_size_asked_for() -> None:
+    rng = np.random.default_rng(1)
+    lengths = rng.integers(5, 60, 700)
+    chats = Chats(
+        np.zeros(lengths.sum(), np.int32),
+        np.concatenate([[0], np.cumsum(lengths)]),
+        np.full(700, 2),
+        np.zeros((int((lengths - 2).sum()), 1), np.int32),
+        np.zeros((int((lengths - 2).sum()), 1), np.float16),
+    )
+    batches = batches_of(chats, 240, 1, 0)
+    assert sorted(np.concatenate(batches).tolist()) == list(range(700))
+    assert all(len(batch) * lengths[batch].max() <= 240 for batch in batches)
+    padded = sum(len(batch) * lengths[batch].max() for batch in batches)
+    assert padded < 1.15 * lengths.sum()
+    other = batches_of(chats, 240, 1, 1)
+    assert [batch.tolist() for batch in batches] != [batch.tolist() for batch in other]
