@@ -27,6 +27,7 @@ from draftlight.forge.teacher import load_target, parity
 from draftlight.forge.torch_model import moved
 from draftlight.forge.training import train
 from draftlight.forge.workshop import Workshop, needed
+from draftlight.forge.writing import ATTENTION
 from draftlight.llama import preflight
 from draftlight.llama.backend import LlamaModel, ModelOptions
 from draftlight.llama.report import Preflight
@@ -72,6 +73,7 @@ def _teacher(shop: Workshop, target: LlamaModel) -> PreTrainedModel:
     """Return the target in torch, where it computes fastest. Raises UserError where it does not compute the same."""
     dtype = planning.fastest_dtype()
     teacher = load_target(shop.request.target, dtype, shop.request.weights)
+    teacher.set_attn_implementation(ATTENTION)
     prompts = spread(read_prompts(paths.bench_suite()), 1)
     tokens = build_prompt(target.vocabulary, [ChatMessage("user", prompts[0].text)], _N_CTX, 0).tokens[:_PARITY_TOKENS]
     found = parity(teacher, target, tokens)
