@@ -80,13 +80,13 @@ def main() -> int:
     behaviour, request = sys.argv[1], from_argument(sys.argv[2])
     request.folder.joinpath("environment").write_text("\n".join(f"{k}={v}" for k, v in os.environ.items()))
     say(StageBegun(Stage.LOADING, "Loading the target"))
-    say({"in_vain": IN_VAIN, "never": NEVER}.get(behaviour, WORTH_IT))
+    say({"in_vain": IN_VAIN, "asked": IN_VAIN, "never": NEVER}.get(behaviour, WORTH_IT))
     if request.only_outlook:
         return 0
     request.folder.joinpath("plan.json").write_text("{}")
     say(StageBegun(Stage.CHATS, "The target writes chats"))
-    if behaviour == "listen":
-        return listen(request)
+    if behaviour in {"asked", "never"}:
+        wait_for("go on")
     if behaviour in ENDINGS:
         return ENDINGS[behaviour](request)
     print("a library prints this")  # noqa: T201 - what is no report is passed over
@@ -101,6 +101,14 @@ def main() -> int:
     say(Forged(request.out, CARD))
     request.folder.joinpath("done").touch()
     return 0
+
+
+def wait_for(line: str) -> None:
+    """Do nothing until the parent says this."""
+    parent = Parent()
+    while (said := parent.said.get()) != line:
+        if said is None:
+            sys.exit(1)
 
 
 def listen(request: ForgeRequest) -> int:
@@ -152,6 +160,7 @@ def end_early(_request: ForgeRequest) -> int:
 
 
 ENDINGS = {
+    "listen": listen,
     "killed": be_killed,
     "crash": crash,
     "broken": break_down,

@@ -126,8 +126,9 @@ def _run_command(arguments: Arguments) -> int:
 
 def _terminal_parts() -> "Parts":
     from draftlight.cli.parts import Parts  # noqa: PLC0415 - see _run_command
+    from draftlight.forge.client import forge  # noqa: PLC0415 - see _run_command
 
-    return Parts(load=load_pair, open_store=_open_store, probe=_probe_pair, library=_library)
+    return Parts(load=load_pair, open_store=_open_store, probe=_probe_pair, forge=forge, library=_library)
 
 
 def _open_window(arguments: Arguments) -> int:

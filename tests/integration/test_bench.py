@@ -29,7 +29,7 @@ def test_every_arm_says_what_plain_says_and_accounts_for_its_time(
         f"bench --target {twin_pair.target} --draft {twin_pair.draft} --threads 1 --ctx 1024 --context 300 --limit 3 "
         f"--max-tokens 24 --arms {','.join(ARMS)} --temperature {temperature} --json --report {tmp_path / 'report'}"
     )
-    parts = Parts(load=load_pair, open_store=no_store, probe=no_store, library=lambda: "")  # type: ignore[arg-type]
+    parts = Parts(load=load_pair, open_store=no_store, probe=no_store, forge=no_store, library=lambda: "")  # type: ignore[arg-type]
     assert commands.run(parse(asked.split()), parts) == 0
     told = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert list(told["arms"]) == list(ARMS)
@@ -49,6 +49,6 @@ def test_every_arm_says_what_plain_says_and_accounts_for_its_time(
 def test_a_draft_that_is_no_model_is_a_sentence(twin_pair: Twins, tmp_path: Path) -> None:
     file = tmp_path / "draft.gguf"
     file.write_bytes(b"nothing")
-    parts = Parts(load=load_pair, open_store=no_store, probe=no_store, library=lambda: "")  # type: ignore[arg-type]
+    parts = Parts(load=load_pair, open_store=no_store, probe=no_store, forge=no_store, library=lambda: "")  # type: ignore[arg-type]
     with pytest.raises(UserError, match=r"draft\.gguf"):
         commands.run(parse(["bench", "--target", str(twin_pair.target), "--draft", str(file)]), parts)

@@ -99,6 +99,16 @@ def test_no_pyside6_that_drops_references_can_be_installed(python: str) -> None:
     assert all(requirement.specifier.contains("6.11.3") for requirement in asked)
 
 
+def test_the_program_itself_needs_nothing_that_only_makes_draft_models() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    needed, forge = (
+        {Requirement(line).name.lower() for line in lines}
+        for lines in (project["dependencies"], project["optional-dependencies"]["forge"])
+    )
+    assert "torch" in forge
+    assert needed & forge == set()
+
+
 def tree_paths(readme: str) -> list[str]:
     """Paths named by the README's trees: fenced as ```tree, two spaces a level, `name  description`."""
     found: list[str] = []

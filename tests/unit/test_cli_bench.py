@@ -22,6 +22,7 @@ from draftlight.engine.drafting.model import ModelDrafter
 from draftlight.engine.drafting.suffix import SuffixDrafter
 from draftlight.engine.events import ModelLoading
 from draftlight.errors import UserError
+from draftlight.forge.client import forge
 from draftlight.history.store import HistoryStore
 from draftlight.settings import PairSettings
 from toys import LetterTokenizer, TableModel
@@ -81,6 +82,7 @@ class Terminal:
             load=self._load,
             open_store=lambda: HistoryStore.open(self.folder / "chats.db"),
             probe=lambda _settings, _cancel: iter(()),
+            forge=forge,
             library=lambda: "toy library 1.0",
         )
         prompts = () if self.prompts is None else ("--prompts", str(self.prompts))

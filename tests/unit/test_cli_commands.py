@@ -29,6 +29,7 @@ from draftlight.engine.events import (
 )
 from draftlight.engine.metrics import SpeculationStats
 from draftlight.errors import UserError
+from draftlight.forge.client import forge
 from draftlight.history.store import HistoryStore
 from draftlight.llama.threads import ThreadState
 from draftlight.settings import KvType, PairSettings
@@ -125,6 +126,7 @@ class Terminal:
             load=self._load,
             open_store=lambda: HistoryStore.open(self.store_path),
             probe=lambda _settings, _cancel: iter(()),
+            forge=forge,
             library=lambda: "a library",
         )
         status = commands.run(parse(line), parts)

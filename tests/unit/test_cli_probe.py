@@ -12,6 +12,7 @@ from draftlight.cli.parts import Parts
 from draftlight.engine.cancel import CancelToken
 from draftlight.engine.costs import DraftTrial, StepCosts
 from draftlight.engine.events import ModelLoading
+from draftlight.forge.client import forge
 from draftlight.history.store import HistoryStore
 from draftlight.llama.report import CacheTrial, Exactness, ModelProbe, Preflight, ProbeReport, ThreadTrial
 from draftlight.settings import KvType, PairSettings
@@ -48,6 +49,7 @@ def told(capsys: pytest.CaptureFixture[str], *options: str) -> str:
         load=lambda _settings, _cancel: iter(()),
         open_store=lambda: HistoryStore.open(Path()),
         probe=find_out,
+        forge=forge,
         library=lambda: "a library",
     )
     assert probe.run(parse(["probe", "--target", "t.gguf", "--draft", "d.gguf", *options]), parts) == 0

@@ -11,6 +11,7 @@ from draftlight import __version__
 from draftlight.errors import UserError
 
 MAX_DRAFT_LENGTH = 16  # settings.MAX_DRAFT_LENGTH, which takes a tenth of a second to import
+FORGE_MINUTES = 60.0
 _Number = TypeVar("_Number", int, float)
 
 
@@ -54,6 +55,15 @@ class Arguments(argparse.Namespace):
     peers: Sequence[str] = ()
     ignore_eos: bool = False
     report: Path | None = None
+    # forge
+    size: str = "auto"
+    out: Path | None = None
+    recipe: Path | None = None
+    weights: Path | None = None
+    resume: bool = False
+    start_over: bool = False
+    outlook: bool = False
+    anyway: bool = False
     # models
     folders: Sequence[Path] = ()
 
@@ -114,6 +124,10 @@ def _parser() -> _Parser:
     _add_json(bench, "the report as one JSON object, on one line")
     _add_pair(bench)
     _add_bench(bench)
+
+    forge = commands.add_parser("forge", help="make a draft model for a target that has none")
+    _add_json(forge, "what the run reports, one JSON object a line")
+    _add_forge(forge)
 
     models = commands.add_parser("models", help="list the model files found here, and which may draft for which")
     models.add_argument("folders", nargs="*", type=Path, metavar="FOLDER", help="further folders to look in")
@@ -218,6 +232,33 @@ def _add_bench(parser: argparse.ArgumentParser) -> None:
         help="begin no further prompt after M; 0: no limit",
     )
     compared.add_argument("--report", type=Path, metavar="FOLDER", help="write report.md, report.json and report.html")
+
+
+def _add_forge(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "target", nargs="?", type=Path, metavar="TARGET", help="GGUF file of the target model; the starter target's"
+    )
+    made = parser.add_argument_group("what is made")
+    made.add_argument(
+        "--minutes", type=_number(float, 0.1), default=FORGE_MINUTES, metavar="M", help="time it may take; 60"
+    )
+    made.add_argument(
+        "--size",
+        choices=("auto", "narrow", "pruned"),
+        default="auto",
+        help="new narrow layers, some of the target's own, or what promises more",
+    )
+    made.add_argument("--recipe", type=Path, metavar="FILE", help="a configuration in TOML instead of time and size")
+    made.add_argument("--out", type=Path, metavar="FILE", help="the draft model's file; else among your own models")
+    made.add_argument(
+        "--weights", type=Path, metavar="FOLDER", help="the same model as safetensors, read instead of TARGET's weights"
+    )
+    course = parser.add_argument_group("how it goes")
+    begun = course.add_mutually_exclusive_group()
+    begun.add_argument("--resume", action="store_true", help="go on with a run that did not end")
+    begun.add_argument("--start-over", action="store_true", help="delete what such a run has done, and begin anew")
+    course.add_argument("--outlook", action="store_true", help="say what a draft model could bring here, and end")
+    course.add_argument("--anyway", action="store_true", help="make it even where it can only slow answers down")
 
 
 def draft_length(text: str) -> int | None:

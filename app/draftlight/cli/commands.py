@@ -1,6 +1,6 @@
 """The terminal's commands by name."""
 
-from draftlight.cli import bench, chat, generate, models, probe
+from draftlight.cli import bench, chat, forge, generate, models, probe
 from draftlight.cli.arguments import Arguments
 from draftlight.cli.parts import Parts
 
@@ -12,6 +12,8 @@ def run(arguments: Arguments, parts: Parts) -> int:
             return bench.run(arguments, parts)
         case "chat":
             return chat.run(arguments, parts)
+        case "forge":
+            return forge.run(arguments, parts)
         case "generate":
             return generate.run(arguments, parts)
         case "models":

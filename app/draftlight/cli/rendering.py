@@ -222,9 +222,13 @@ class ProgressBar:
         self._started = clock()
         self._told: float | None = None  # when the last line was written
 
-    def show(self, n_done: int, n_total: int, now: str) -> None:
-        """Show that `n_done` of `n_total` are done, and what is being done now."""
-        figures = f"{n_done} of {n_total}{self._remaining(n_done, n_total)}  {now}".rstrip()
+    def show(self, n_done: int, n_total: int, now: str, seconds_left: float | None = None) -> None:
+        """Show that `n_done` of `n_total` are done, and what is being done now.
+
+        The time left is worked out from the time so far, unless it is known better.
+        """
+        left = self._seconds_left(n_done, n_total) if seconds_left is None else seconds_left
+        figures = f"{n_done:,} of {n_total:,}{_time_left(left)}  {now}".rstrip()
         if self._stream.isatty():
             filled = _BAR * n_done // max(1, n_total)
             line = f"[{'#' * filled}{'.' * (_BAR - filled)}] {figures}"
@@ -240,8 +244,10 @@ class ProgressBar:
             self._stream.write("\r\x1b[K")
             self._stream.flush()
 
-    def _remaining(self, n_done: int, n_total: int) -> str:
-        if not 0 < n_done < n_total:
-            return ""
-        minutes, seconds = divmod(round((self._clock() - self._started) / n_done * (n_total - n_done)), 60)
-        return f", about {minutes}:{seconds:02} left"
+    def _seconds_left(self, n_done: int, n_total: int) -> float:
+        return (self._clock() - self._started) / n_done * (n_total - n_done) if 0 < n_done < n_total else 0.0
+
+
+def _time_left(seconds: float) -> str:
+    minutes, seconds = divmod(round(seconds), 60)
+    return f", about {minutes}:{seconds:02} left" if minutes or seconds else ""

@@ -10,7 +10,7 @@ import shutil
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -200,7 +200,7 @@ def forge(
     control: Control,
     command: Sequence[str] = WORKER_COMMAND,
     low_battery: Callable[[], bool] = battery_low,
-) -> Iterator[Report]:
+) -> Generator[Report, None, None]:
     """Make the draft model in a child process (`command` plus the request); yield what it reports, Forged last.
 
     It goes on from what lies in the request's folder. After a cancel it saves that first, which takes a second or two

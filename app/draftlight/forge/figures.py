@@ -51,7 +51,9 @@ def card_sentence(card: Card) -> str:
         if card.measured_low is not None and card.measured_high is not None:
             interval = f" ({card.measured_low:.2f} to {card.measured_high:.2f})"
         worth.append(f"measured {card.measured:.2f}x{interval}")
-    return ", ".join(worth)
+    speed_up = card.expected if card.measured is None else card.measured
+    slower = ": slower than plain decoding, so it is for teaching" if speed_up < 1.0 else ""
+    return ", ".join(worth) + slower
 
 
 def made_of(card: Card) -> str:

@@ -7,7 +7,6 @@ from collections.abc import Generator
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import cast
 
 import psutil
 import pytest
@@ -34,9 +33,8 @@ def asked(twin_pair: Twins) -> ForgeRequest:
 
 def started(
     asked: ForgeRequest, behaviour: str, cancel: CancelToken | None = None, control: Control | None = None
-) -> Generator[Report]:
-    reports = forge(asked, cancel or CancelToken(), control or Control(), scripted_forge.command(behaviour))
-    return cast("Generator[Report]", reports)
+) -> Generator[Report, None, None]:
+    return forge(asked, cancel or CancelToken(), control or Control(), scripted_forge.command(behaviour))
 
 
 def samples(reports: list[Report]) -> list[str]:
@@ -50,7 +48,7 @@ def has_ended(process: psutil.Process) -> bool:
         return True
 
 
-def until_listening(run: Generator[Report]) -> None:
+def until_listening(run: Generator[Report, None, None]) -> None:
     """Go on to where the child does nothing but listen."""
     assert any(isinstance(report, Trained) for report in run)
 
@@ -144,16 +142,16 @@ def test_a_run_whose_listener_goes_ends_at_once(asked: ForgeRequest) -> None:
     assert not worker.is_running()
 
 
-@SIGNALS
-def test_a_run_whose_parent_is_killed_saves_and_ends(asked: ForgeRequest) -> None:
+def killed_parent_of(asked: ForgeRequest, behaviour: str) -> psutil.Process | None:
+    """Let another process run a forge and be killed as soon as the child works; return the child, if it lives."""
     parent = (
         "import os, psutil, signal, scripted_forge\n"
         "from draftlight.engine.cancel import CancelToken\n"
         "from draftlight.forge.client import Control, forge, from_argument\n"
-        "from draftlight.forge.reports import Trained\n"
+        "from draftlight.forge.reports import ChatsWritten, Trained\n"
         f"request = from_argument({client.as_argument(asked)!r})\n"
-        "for report in forge(request, CancelToken(), Control(), scripted_forge.command('listen')):\n"
-        "    if isinstance(report, Trained):\n"
+        f"for report in forge(request, CancelToken(), Control(), scripted_forge.command({behaviour!r})):\n"
+        "    if isinstance(report, (ChatsWritten, Trained)):\n"
         "        print(psutil.Process().children()[0].pid, flush=True)\n"
         "        os.kill(os.getpid(), signal.SIGKILL)\n"
     )
@@ -161,9 +159,32 @@ def test_a_run_whose_parent_is_killed_saves_and_ends(asked: ForgeRequest) -> Non
     done = subprocess.run(  # noqa: S603 - ours
         [sys.executable, "-c", parent], stdout=subprocess.PIPE, check=False, timeout=60, env=environment
     )
-    with suppress(psutil.NoSuchProcess):  # it has ended already
-        psutil.Process(int(done.stdout)).wait(60)
+    with suppress(psutil.NoSuchProcess):
+        return psutil.Process(int(done.stdout))
+    return None
+
+
+@SIGNALS
+def test_a_run_whose_parent_is_killed_saves_and_ends(asked: ForgeRequest) -> None:
+    worker = killed_parent_of(asked, "listen")
+    if worker is not None:
+        wait_until(lambda: has_ended(worker), "the end of the child")
     assert (asked.folder / "saved").read_text() == "None"
+
+
+@SIGNALS
+def test_no_other_run_begins_while_a_child_without_a_parent_is_still_saving(asked: ForgeRequest) -> None:
+    worker = killed_parent_of(asked, "deaf")
+    assert worker is not None
+    below = worker.children()
+    try:
+        with pytest.raises(UserError, match="being made for this target already"):
+            list(started(asked, "forge"))
+    finally:
+        for each in (*below, worker):
+            each.kill()
+    wait_until(lambda: has_ended(worker), "the end of the child")
+    assert isinstance(list(started(asked, "forge"))[-1], Forged)
 
 
 @SIGNALS

@@ -1,0 +1,206 @@
+"""`forge`: makes a draft model for a target that has none, and says beforehand what that could bring."""
+
+import os
+import shlex
+import signal
+import subprocess
+import sys
+from contextlib import closing
+from dataclasses import replace
+
+from draftlight.cli.arguments import FORGE_MINUTES, Arguments, program_name
+from draftlight.cli.choices import starter_target
+from draftlight.cli.generate import INTERRUPTED
+from draftlight.cli.interrupts import cancelled_by_ctrl_c
+from draftlight.cli.parts import Parts
+from draftlight.cli.rendering import ProgressBar, say
+from draftlight.engine.cancel import CancelToken
+from draftlight.errors import UserError
+from draftlight.forge.client import Control, ForgeFailed, ForgeRequest, discard, request_for, unfinished
+from draftlight.forge.figures import card_sentence, is_worth_it, made_of, outlook_sentences
+from draftlight.forge.reports import (
+    AcceptanceMeasured,
+    ChatsWritten,
+    Failed,
+    Forged,
+    Outlook,
+    Report,
+    StageBegun,
+    Trained,
+    as_line,
+)
+
+_NOT_MADE = 1  # because it would only slow answers down
+_SAMPLE = 60  # characters
+
+
+def run(arguments: Arguments, parts: Parts) -> int:
+    """Make the draft model, or tell the outlook alone; return the exit status. Raises UserError.
+
+    That is 0, 1 where it would only slow answers down and nobody insisted, 130 where Ctrl-C stopped it.
+    """
+    request = request_for(
+        starter_target() if arguments.target is None else arguments.target,
+        minutes=arguments.minutes,
+        size=arguments.size,
+        out=arguments.out,
+        recipe=arguments.recipe,
+        weights=arguments.weights,
+    )
+    request = replace(request, only_outlook=arguments.outlook)
+    if not arguments.outlook:
+        _settle_what_was_begun(request, arguments)
+    cancel, control = CancelToken(), Control()
+    screen = _JsonLines() if arguments.json else _Screen(request)
+    try:
+        with cancelled_by_ctrl_c(cancel), closing(parts.forge(request, cancel, control)) as reports:
+            for report in reports:
+                screen.show(report)
+                if isinstance(report, Outlook) and not _is_wanted(report, arguments, control):
+                    reports.close()
+                    discard(request)
+                    return _NOT_MADE
+    except ForgeFailed as failed:
+        if failed.resumable:
+            failed.add_note(f"What was done is kept. Go on with: {_command(arguments, '--resume')}")
+        raise
+    finally:
+        screen.clear()
+    return _stopped(request, arguments) if cancel.cancelled and not screen.is_done else 0
+
+
+def _settle_what_was_begun(request: ForgeRequest, arguments: Arguments) -> None:
+    """Delete an earlier run or go on with it, as was asked. Raises UserError where neither was."""
+    if arguments.start_over:
+        discard(request)
+    elif not unfinished(request):
+        if arguments.resume:
+            say(f"There is no unfinished run for {request.target.name}, so a new one begins.")
+    elif not arguments.resume:
+        raise UserError(
+            f"A draft model for {request.target.name} was begun and did not come to its end.",
+            f"Go on with it: {_command(arguments, '--resume')}\nOr begin anew: {_command(arguments, '--start-over')}",
+        )
+
+
+def _is_wanted(outlook: Outlook, arguments: Arguments, control: Control) -> bool:
+    """Whether the run is to go on from here; asks where it would slow answers down and somebody is there."""
+    if is_worth_it(outlook) or arguments.anyway or arguments.resume or arguments.outlook:
+        return True
+    if not arguments.json and sys.stdin.isatty() and sys.stderr.isatty():
+        control.pause()
+        if _agrees("Make it anyway? [y/N] "):
+            control.go_on()
+            return True
+        return False
+    say(f"It was not made. To make it anyway: {_command(arguments, '--anyway')}")
+    return False
+
+
+def _agrees(question: str) -> bool:
+    """Ask on the terminal; an end of the input and Ctrl-C are a no."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    sys.stderr.write(question)
+    sys.stderr.flush()
+    try:
+        return input().strip().lower() in {"y", "yes"}
+    except (EOFError, KeyboardInterrupt):
+        sys.stderr.write("\n")
+        return False
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _stopped(request: ForgeRequest, arguments: Arguments) -> int:
+    kept = f" What was done is kept. Go on with: {_command(arguments, '--resume')}" if unfinished(request) else ""
+    say(f"Stopped.{kept}")
+    return INTERRUPTED
+
+
+class _JsonLines:
+    """The reports as they come, one a line."""
+
+    def __init__(self) -> None:
+        self.is_done = False
+
+    def show(self, report: Report) -> None:
+        self.is_done |= isinstance(report, Forged)
+        sys.stdout.write(as_line(report) + "\n")
+        sys.stdout.flush()
+
+    def clear(self) -> None:
+        """Leave everything as it is."""
+
+
+class _Screen:
+    """The reports for a reader: how far it is on the standard error, what came of it on the standard output."""
+
+    def __init__(self, request: ForgeRequest) -> None:
+        self.is_done = False
+        self._request = request
+        self._bar = ProgressBar(sys.stderr)
+        self._accepted = ""
+
+    def show(self, report: Report) -> None:
+        """Show one report."""
+        match report:
+            case StageBegun():
+                self._tell(f"{report.sentence.rstrip('.')}.")
+                self._bar = ProgressBar(sys.stderr)
+            case Outlook():
+                self._write(*outlook_sentences(report))
+            case ChatsWritten():
+                sample = " ".join(report.sample.split())[:_SAMPLE]
+                self._bar.show(report.n_tokens, report.n_wanted, sample, report.seconds_left)
+            case Trained():
+                now = f"loss {report.loss:.2f}{self._accepted}"
+                self._bar.show(report.n_tokens, report.n_wanted, now, report.seconds_left)
+            case AcceptanceMeasured():
+                accepted = f"{report.acceptance * 100:.0f} % of drafts are accepted"
+                self._accepted = f", {accepted}"
+                figures = f"{accepted} on held-out chats, {report.block_efficiency:.2f} tokens a verify"
+                self._tell(f"After {report.n_tokens:,} tokens: {figures}.")
+            case Forged():
+                self.is_done = True
+                card, chat = report.card, ("chat", "--target", str(self._request.target), "--draft", str(report.path))
+                self._write(
+                    f"The draft model for {self._request.target.name} is made ({made_of(card)}).",
+                    f"It {card_sentence(card)}.",
+                    str(report.path),
+                    f"Chat with it: {program_name()} {_quoted(*chat)}",
+                )
+            case Failed():
+                raise AssertionError("forge() raises it")
+
+    def clear(self) -> None:
+        """Take the bar away."""
+        self._bar.clear()
+
+    def _tell(self, sentence: str) -> None:
+        self._bar.clear()
+        say(sentence)
+
+    def _write(self, *lines: str) -> None:
+        self._bar.clear()
+        sys.stdout.write("\n".join(lines) + "\n")
+        sys.stdout.flush()
+
+
+def _command(arguments: Arguments, option: str) -> str:
+    """Return what to type to ask for the same with this option."""
+    asked = ["forge"] if arguments.target is None else ["forge", str(arguments.target)]
+    chosen = {
+        "--minutes": None if arguments.minutes == FORGE_MINUTES else f"{arguments.minutes:g}",
+        "--size": None if arguments.size == "auto" else arguments.size,
+        "--recipe": arguments.recipe,
+        "--out": arguments.out,
+        "--weights": arguments.weights,
+    }
+    for name, value in chosen.items():
+        asked += [] if value is None else [name, str(value)]
+    return f"{program_name()} {_quoted(*asked, option)}"
+
+
+def _quoted(*words: str) -> str:
+    """Return the words as they are typed into a shell."""
+    return subprocess.list2cmdline(words) if os.name == "nt" else shlex.join(words)
