@@ -86,7 +86,7 @@ def test_the_outlook_comes_first_and_the_card_last(terminal: Terminal) -> None:
     assert lines[-1].endswith(f"chat --target {request.target} --draft {request.out}")
     assert "The target writes chats." in err
     assert "100 of 300, about 1:15 left  loss 4.00" in err
-    assert "After 300 tokens: 50 % of drafts are accepted on held-out chats, 1.90 tokens a verify." in err
+    assert "After 300 tokens, on held-out chats: 50 % of drafts are accepted, 1.90 tokens a verify." in err
 
 
 @pytest.mark.parametrize("behaviour", ["asked", "never"])

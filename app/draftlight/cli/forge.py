@@ -156,10 +156,10 @@ class _Screen:
                 now = f"loss {report.loss:.2f}{self._accepted}"
                 self._bar.show(report.n_tokens, report.n_wanted, now, report.seconds_left)
             case AcceptanceMeasured():
-                accepted = f"{report.acceptance * 100:.0f} % of drafts are accepted"
-                self._accepted = f", {accepted}"
-                figures = f"{accepted} on held-out chats, {report.block_efficiency:.2f} tokens a verify"
-                self._tell(f"After {report.n_tokens:,} tokens: {figures}.")
+                share = f"{report.acceptance * 100:.0f} %"
+                self._accepted = f", {share} accepted"
+                figures = f"{share} of drafts are accepted, {report.block_efficiency:.2f} tokens a verify"
+                self._tell(f"After {report.n_tokens:,} tokens, on held-out chats: {figures}.")
             case Forged():
                 self.is_done = True
                 card, chat = report.card, ("chat", "--target", str(self._request.target), "--draft", str(report.path))
