@@ -83,6 +83,9 @@ def main() -> int:
     say({"in_vain": IN_VAIN, "asked": IN_VAIN, "never": NEVER}.get(behaviour, WORTH_IT))
     if request.only_outlook:
         return 0
+    if behaviour == "refuse":
+        say(Failed("This target is not supported.", "Choose another.", resumable=True))
+        return 3
     request.folder.joinpath("plan.json").write_text("{}")
     say(StageBegun(Stage.CHATS, "The target writes chats"))
     if behaviour in {"asked", "never"}:

@@ -134,14 +134,7 @@ def unfinished(request: ForgeRequest) -> bool:
 def discard(request: ForgeRequest) -> None:
     """Delete what an earlier run has left, so that the next one begins anew. Raises UserError where one is at work."""
     with only_run(request.folder):
-        try:
-            shutil.rmtree(request.folder)
-        except FileNotFoundError:
-            return
-        except OSError as error:
-            raise UserError(
-                f"The earlier run in {request.folder} cannot be deleted: {error.strerror}.", "Delete it yourself."
-            ) from error
+        _delete(request.folder)
 
 
 class Control:
@@ -203,13 +196,16 @@ def forge(
 ) -> Generator[Report, None, None]:
     """Make the draft model in a child process (`command` plus the request); yield what it reports, Forged last.
 
-    It goes on from what lies in the request's folder. After a cancel it saves that first, which takes a second or two
-    and at most 20, and ends without Forged unless it was just done. Closing the iterator ends the child at once.
+    It goes on from what lies in the request's folder, unless that run has ended well. After a cancel it saves first,
+    which takes a second or two and at most 20, and ends without Forged unless it was just done. Closing the iterator
+    ends the child at once.
 
     Raises UserError: before anything is started where something is missing or another run is at work in that folder,
     later as ForgeFailed. Raises ForgeBroken for a bug of the child's.
     """
     with only_run(request.folder) as lock:
+        if (request.folder / "done").exists() and not request.only_outlook:
+            _delete(request.folder)
         _require(request, low_battery)
         if cancel.cancelled:
             return
@@ -265,7 +261,8 @@ class _Run:
             for report in self._heard(cancel):
                 if isinstance(report, Failed):
                     self._child.wait(_ENDING_SECONDS)
-                    raise ForgeFailed(report.sentence, report.remedy, resumable=report.resumable)
+                    resumable = report.resumable and unfinished(self._request)
+                    raise ForgeFailed(report.sentence, report.remedy, resumable=resumable)
                 if isinstance(report, StageBegun):
                     self._doing = report.sentence
                 self._done |= isinstance(report, Outlook if self._request.only_outlook else Forged)
@@ -342,6 +339,18 @@ def _give_way(child: Child) -> None:
             process.nice(psutil.BELOW_NORMAL_PRIORITY_CLASS)
         else:
             process.nice(max(_LOWER_PRIORITY, process.nice()))
+
+
+def _delete(folder: Path) -> None:
+    """Delete a run's folder, if it is there. Raises UserError."""
+    try:
+        shutil.rmtree(folder)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise UserError(
+            f"The earlier run in {folder} cannot be deleted: {error.strerror}.", "Delete that folder yourself."
+        ) from error
 
 
 def _free(folder: Path, stem: str) -> Path:

@@ -249,6 +249,21 @@ def test_a_run_begins_anew_once_the_earlier_one_is_discarded(asked: ForgeRequest
     assert not asked.folder.exists()
 
 
+def test_a_run_that_has_ended_well_is_not_gone_on_with(asked: ForgeRequest) -> None:
+    list(started(asked, "forge"))
+    (asked.folder / "chats").touch()
+    list(started(replace(asked, only_outlook=True), "forge"))
+    assert (asked.folder / "chats").exists()
+    list(started(asked, "forge"))
+    assert not (asked.folder / "chats").exists()
+
+
+def test_a_run_that_failed_before_it_had_a_plan_cannot_be_gone_on_with(asked: ForgeRequest) -> None:
+    with pytest.raises(ForgeFailed, match="not supported") as failed:
+        list(started(asked, "refuse"))
+    assert not failed.value.resumable
+
+
 def test_no_run_begins_on_a_battery_that_is_nearly_empty(asked: ForgeRequest) -> None:
     with pytest.raises(UserError, match="battery"):
         list(forge(asked, CancelToken(), Control(), scripted_forge.command(), lambda: True))
