@@ -12,7 +12,7 @@ from draftlight.engine.decoding import Mode
 from draftlight.library.scanner import list_models
 from draftlight.settings import DraftLength, Highlight, PairSettings, Settings
 from draftlight.ui.jobs import JobThread
-from draftlight.ui.models.lists import ModelList
+from draftlight.ui.lists import ModelList
 from draftlight.ui.models.picker import ModelPicker
 from unit.library.conftest import TOKENS, gguf_bytes, metadata
 

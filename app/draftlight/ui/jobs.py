@@ -139,6 +139,11 @@ class JobThread(QObject):
             self.idle.emit()
 
 
+def failure_sentence(error: BaseException) -> str:
+    """Return what to tell a person about the exception that ended a job."""
+    return str(error) if isinstance(error, UserError) else f"A fault in the program: {error}. The log has the details."
+
+
 class GarbageCollector(QObject):
     """Collects reference cycles in the GUI thread only.
 

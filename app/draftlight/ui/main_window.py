@@ -5,11 +5,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from PySide6.QtCore import QByteArray, QSettings, Qt, QTimer, Slot
-from PySide6.QtGui import QAction, QActionGroup, QCloseEvent, QGuiApplication
+from PySide6.QtGui import QCloseEvent, QGuiApplication
 from PySide6.QtWidgets import (
     QFileDialog,
     QMainWindow,
-    QMenu,
     QSplitter,
     QStackedWidget,
     QVBoxLayout,
@@ -36,7 +35,8 @@ from draftlight.ui.chat.notice_bar import NoticeBar
 from draftlight.ui.chat.status_bar import StatusBar
 from draftlight.ui.chat.transcript import TranscriptView
 from draftlight.ui.chat.welcome import Welcome, chat_page
-from draftlight.ui.jobs import JobThread
+from draftlight.ui.jobs import JobThread, failure_sentence
+from draftlight.ui.menus import add, choices
 from draftlight.ui.models.listing import ListModels
 from draftlight.ui.models.loading import LoadingBar, PairInForce, PairLoader
 from draftlight.ui.models.picker import ModelPicker
@@ -168,8 +168,7 @@ class MainWindow(QMainWindow):
     @Slot(object)
     def tell_failure(self, error: BaseException) -> None:
         """Show why something did not work."""
-        told = isinstance(error, UserError)
-        self.notices.tell(str(error) if told else f"A fault in the program: {error}. The log has the details.")
+        self.notices.tell(failure_sentence(error))
 
     def _options(self) -> GenerationOptions:
         sampling = replace(self._settings.sampling.params(), temperature=self.picker.temperature)
@@ -238,33 +237,33 @@ class MainWindow(QMainWindow):
 
     def _add_menus(self) -> None:
         file = self.menuBar().addMenu("&File")
-        _add(file, "New chat", "Ctrl+N", self.controller.new_chat)
-        _add(file, "Open a model file …", "Ctrl+O", self._open_file)
-        _add(file, "Look for models again", "", self.picker.look_for_models)
-        _add(file, "Load the models again", "Ctrl+Shift+L", self.load_again)
+        add(file, "New chat", "Ctrl+N", self.controller.new_chat)
+        add(file, "Open a model file …", "Ctrl+O", self._open_file)
+        add(file, "Look for models again", "", self.picker.look_for_models)
+        add(file, "Load the models again", "Ctrl+Shift+L", self.load_again)
         file.addSeparator()
-        _add(file, "Quit", "Ctrl+Q", self.close)
+        add(file, "Quit", "Ctrl+Q", self.close)
         chat = self.menuBar().addMenu("&Chat")
-        _add(chat, "Stop", "Esc", self.controller.stop)
-        _add(chat, "Answer again", "Ctrl+R", self.controller.regenerate)
-        _add(chat, "Copy the last answer", "Ctrl+Shift+C", self._copy_answer)
+        add(chat, "Stop", "Esc", self.controller.stop)
+        add(chat, "Answer again", "Ctrl+R", self.controller.regenerate)
+        add(chat, "Copy the last answer", "Ctrl+Shift+C", self._copy_answer)
         chat.addSeparator()
         chat.addActions(list(self.conversations.actions_for_menu))
-        _add(chat, "Undo delete", "", self.conversations.undo_delete)
+        add(chat, "Undo delete", "", self.conversations.undo_delete)
         view = self.menuBar().addMenu("&View")
-        _add(view, "Show or hide the chats", "Ctrl+B", self._toggle_sidebar)
-        _add(view, "Next highlight mode", "Ctrl+G", self.picker.next_highlight)
+        add(view, "Show or hide the chats", "Ctrl+B", self._toggle_sidebar)
+        add(view, "Next highlight mode", "Ctrl+G", self.picker.next_highlight)
         view.addSeparator()
-        self._palettes = _choices(view, "Colours of tokens", PALETTE_NAMES, self._settings.palette)
+        self._palettes = choices(view, "Colours of tokens", PALETTE_NAMES, self._settings.palette)
         self._palettes.triggered.connect(self._take_look)
-        self._schemes = _choices(view, "Light and dark", SCHEME_NAMES, self._settings.color_scheme)
+        self._schemes = choices(view, "Light and dark", SCHEME_NAMES, self._settings.color_scheme)
         self._schemes.triggered.connect(self._take_look)
         go = self.menuBar().addMenu("&Go")
-        _add(go, "Message field", "Ctrl+L", self.composer.setFocus)
-        _add(go, "Search chats", "Ctrl+K", self.conversations.focus_search)
-        _add(go, "Choose the target", "Ctrl+Shift+M", self.picker.focus_target)
+        add(go, "Message field", "Ctrl+L", self.composer.setFocus)
+        add(go, "Search chats", "Ctrl+K", self.conversations.focus_search)
+        add(go, "Choose the target", "Ctrl+Shift+M", self.picker.focus_target)
         help_menu = self.menuBar().addMenu("&Help")
-        _add(help_menu, "Shortcuts", "Ctrl+/", self._show_shortcuts)
+        add(help_menu, "Shortcuts", "Ctrl+/", self._show_shortcuts)
 
     def _restore_geometry(self) -> None:
         kept = QSettings(str(self._parts.window_file), QSettings.Format.IniFormat)
@@ -375,23 +374,3 @@ class MainWindow(QMainWindow):
     @Slot()
     def _show_shortcuts(self) -> None:
         show_shortcuts(self)
-
-
-def _add(menu: QMenu, text: str, keys: str, slot: Callable[..., object]) -> QAction:
-    action = menu.addAction(text)
-    if keys:
-        action.setShortcut(keys)
-    action.triggered.connect(slot)
-    return action
-
-
-def _choices(menu: QMenu, title: str, names: dict[Palette, str] | dict[ColorScheme, str], chosen: str) -> QActionGroup:
-    below = menu.addMenu(title)
-    group = QActionGroup(below)
-    for value, name in names.items():
-        action = below.addAction(name)
-        action.setData(str(value))
-        action.setCheckable(True)
-        action.setChecked(value == chosen)
-        group.addAction(action)
-    return group

@@ -30,8 +30,8 @@ from draftlight.settings import (
     Settings,
 )
 from draftlight.ui.jobs import Job, JobThread, Work
+from draftlight.ui.lists import VALUE, ChoiceList, ModelList, file_size, model_item, model_name
 from draftlight.ui.models.listing import DraftsChecked, ListModels, ModelsFound, check_drafts, find_models
-from draftlight.ui.models.lists import VALUE, ChoiceList, ModelList, model_item
 
 HIGHLIGHT_NAMES = {
     Highlight.ALL: "All drafts",
@@ -228,7 +228,7 @@ class ModelPicker(QFrame):
         targets = [self._target_item(model) for model in self._models]
         known = {model.path for model in self._models}
         if self._pair is not None and self._pair.target not in known:
-            targets.insert(0, model_item(_name(self._pair.target), str(self._pair.target), str(self._pair.target)))
+            targets.insert(0, model_item(model_name(self._pair.target), str(self._pair.target), str(self._pair.target)))
         if not targets:
             targets = [model_item("No model found", "", "Open a GGUF file from the File menu", enabled=False)]
         self._targets.show_items(targets, "" if self._pair is None else str(self._pair.target))
@@ -238,8 +238,8 @@ class ModelPicker(QFrame):
     def _target_item(self, model: ModelFile) -> QStandardItem:
         reason = model.why_not_chat
         path = str(model.path)
-        more = _size(model.size)
-        return model_item(_name(model.path), path, reason or path, more=more, reason=reason, enabled=not reason)
+        more = file_size(model.size)
+        return model_item(model_name(model.path), path, reason or path, more=more, reason=reason, enabled=not reason)
 
     def _draft_items(self, known: set[Path]) -> list[QStandardItem]:
         checked = self._checked
@@ -259,12 +259,12 @@ class ModelPicker(QFrame):
             reason = impossible or " ".join(verdict.reasons if verdict is not None else ())
             usable = not reason and verdict is not None and verdict.ok
             tip = reason or " ".join((*(verdict.warnings if verdict else ()), _WITH_NGRAMS, str(model.path)))
-            more = _size(model.size) + (" with n-grams" if usable else "")
-            name, path = _name(model.path), str(model.path)
+            more = file_size(model.size) + (" with n-grams" if usable else "")
+            name, path = model_name(model.path), str(model.path)
             items.append(model_item(name, path, tip, more=more, reason=reason, enabled=usable))
         draft = self._pair.draft if self._pair is not None else None
         if draft is not None and draft not in known:
-            items.append(model_item(_name(draft), str(draft), str(draft)))
+            items.append(model_item(model_name(draft), str(draft), str(draft)))
         return items
 
     def _chosen_draft(self) -> str:
@@ -320,11 +320,3 @@ class ModelPicker(QFrame):
 def _models_of(pair: PairSettings) -> tuple[Path, Path | None, bool]:
     """Return what the lists show of a pair; the rest is how it is loaded."""
     return pair.target, pair.draft, pair.ngram
-
-
-def _name(path: Path) -> str:
-    return path.name.removesuffix(".gguf")
-
-
-def _size(n_bytes: int) -> str:
-    return f"{n_bytes / 1e9:.1f} GB" if n_bytes >= 1e9 else f"{max(1, round(n_bytes / 1e6)):,} MB"  # noqa: PLR2004 - giga

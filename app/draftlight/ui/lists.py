@@ -1,6 +1,7 @@
-"""The drop-down lists of the bar: names that are too long lose their middle, and every entry has its meaning."""
+"""Drop-down lists of models and of choices: names that are too long lose their middle, every entry has its meaning."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import cast
 
 from PySide6.QtCore import QSignalBlocker, QSize, Qt, Slot
@@ -102,3 +103,13 @@ def model_item(
     item.setData(tip, Qt.ItemDataRole.AccessibleDescriptionRole)
     item.setEnabled(enabled)
     return item
+
+
+def model_name(path: Path) -> str:
+    """Return a model file's name without its ending."""
+    return path.name.removesuffix(".gguf")
+
+
+def file_size(n_bytes: int) -> str:
+    """Return the size of a file in decimal units."""
+    return f"{n_bytes / 1e9:.1f} GB" if n_bytes >= 1e9 else f"{max(1, round(n_bytes / 1e6)):,} MB"  # noqa: PLR2004 - giga
