@@ -135,6 +135,7 @@ def _open_window(arguments: Arguments) -> int:
     """Show the window, with the target that was named, if one was. Raises UserError where Qt cannot start."""
     from draftlight import paths  # noqa: PLC0415 - see _run_command
     from draftlight.chat.service import ChatService  # noqa: PLC0415 - see _run_command
+    from draftlight.forge.client import forge  # noqa: PLC0415 - see _run_command
     from draftlight.library.scanner import list_models  # noqa: PLC0415 - see _run_command
     from draftlight.settings import PairSettings, load_settings, save_settings  # noqa: PLC0415 - see _run_command
 
@@ -159,6 +160,7 @@ def _open_window(arguments: Arguments) -> int:
         settings=settings,
         save_settings=lambda changed: save_settings(changed, paths.settings_file()),
         list_models=lambda: list_models(paths.models_dirs()),
+        forge=forge,
         default_pair=starter if starter.target.is_file() else None,
         notices=notices,
         log_dir=paths.log_dir(),

@@ -17,6 +17,7 @@ from pytestqt.qtbot import QtBot
 
 from draftlight.app import load_pair
 from draftlight.chat.service import ChatService
+from draftlight.forge.client import forge
 from draftlight.history.store import HistoryStore
 from draftlight.settings import PairSettings, SamplingSettings, Settings
 from draftlight.ui.main_window import MainWindow, WindowParts
@@ -87,7 +88,7 @@ def window(
     assert isinstance(application, QApplication)
     with open_store() as store:
         parts = WindowParts(
-            service, open_store, store, settings, lambda _settings: None, tuple, pair, tmp_path / "window.ini"
+            service, open_store, store, settings, lambda _settings: None, tuple, forge, pair, tmp_path / "window.ini"
         )
         window = MainWindow(parts, Theme(application))
         qtbot.addWidget(window)

@@ -15,20 +15,22 @@ from pytestqt.qtbot import QtBot
 
 from draftlight.engine.cancel import CancelToken
 from draftlight.history.store import HistoryStore
-from draftlight.library.scanner import ModelFile
+from draftlight.library.scanner import ModelFile, list_models
 from draftlight.settings import ColorScheme, PairSettings, Palette, Settings
 from draftlight.ui.chat.transcript import TranscriptView
 from draftlight.ui.main_window import MainWindow, WindowParts
 from draftlight.ui.theme import Theme
+from gui.forging import Forging, ScriptedForge, target_of
 from gui.opened import READY, Opened, Screen
 from gui.scripted import PAIR, StoryDecoder, scripted_service
+from unit.library.conftest import gguf_bytes, metadata
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Let the offscreen platform say that it has no window manager; every other Qt warning fails."""
     for item in items:
         if item.path.parent == Path(__file__).parent:
-            item.add_marker(pytest.mark.qt_log_ignore("does not support propagateSizeHints"))
+            item.add_marker(pytest.mark.qt_log_ignore("does not support (propagateSizeHints|raise)"))
 
 
 @pytest.fixture(autouse=True)
@@ -105,6 +107,41 @@ def screen(build: Callable[..., Screen]) -> Screen:
 
 
 @pytest.fixture
+def models(tmp_path: Path) -> tuple[ModelFile, ...]:
+    """Two models to learn from, one of a family that nothing can be learned from, and an embedding model."""
+    folder = tmp_path / "models"
+    folder.mkdir()
+    entries = {
+        "another": metadata(),
+        "big": metadata(),
+        "embedding": metadata(general__architecture="bert"),
+        "stranger": metadata(general__architecture="phi3"),
+    }
+    for name, facts in entries.items():
+        (folder / f"{name}.gguf").write_bytes(gguf_bytes(facts))
+    return list_models([folder])
+
+
+@pytest.fixture
+def forging(qtbot: QtBot, models: tuple[ModelFile, ...]) -> Iterator[Callable[..., Forging]]:
+    """Open the window with `big` chosen."""
+    opened: list[Forging] = []
+
+    def make(*arguments: object, **options: object) -> Forging:
+        forge = ScriptedForge(*arguments, **options)  # type: ignore[arg-type] # passed on as they are
+        made = Forging(forge)
+        qtbot.addWidget(made.window)
+        made.window.show_models(models, target_of(models))
+        made.window.show()
+        opened.append(made)
+        return made
+
+    yield make
+    for one in opened:
+        assert one.run.shutdown()
+
+
+@pytest.fixture
 def opening(qtbot: QtBot, theme: Theme, tmp_path: Path) -> Iterator[Callable[..., Opened]]:
     """Open the window, without starting it."""
     opened: list[Opened] = []
@@ -113,6 +150,7 @@ def opening(qtbot: QtBot, theme: Theme, tmp_path: Path) -> Iterator[Callable[...
         decoder: StoryDecoder | None = None,
         pair: PairSettings | None = PAIR,
         models: tuple[ModelFile, ...] = (),
+        forge: ScriptedForge | None = None,
         **changes: object,
     ) -> Opened:
         path = tmp_path / "chats.db"
@@ -127,6 +165,7 @@ def opening(qtbot: QtBot, theme: Theme, tmp_path: Path) -> Iterator[Callable[...
             Settings().changed(color_scheme=ColorScheme.LIGHT, **changes),
             saved.append,
             lambda: models,
+            forge or ScriptedForge(),
             pair,
             tmp_path / "window.ini",
         )

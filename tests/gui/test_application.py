@@ -21,6 +21,7 @@ from draftlight.settings import PairSettings, Settings
 from draftlight.ui.application import Parts, _FaultReporter, _log_message, _show
 from draftlight.ui.main_window import MainWindow
 from draftlight.ui.single_instance import SingleInstance
+from gui.forging import ScriptedForge
 from gui.scripted import PAIR, StoryDecoder, scripted_service
 
 
@@ -92,6 +93,7 @@ def parts(tmp_path: Path) -> Parts:
         settings=Settings().changed(last_conversation=3),
         save_settings=lambda _settings: None,
         list_models=lambda: (),
+        forge=ScriptedForge(),
         default_pair=PAIR,
         notices=(),
         log_dir=tmp_path,

@@ -109,6 +109,21 @@ def test_nothing_can_draft_for_a_target_that_cannot_roll_back(build: Callable[..
     assert "cannot be rolled back" in drafts["small"][1]
 
 
+@pytest.mark.parametrize(("n_data", "offered"), [(44, True), (44_000, False)])
+def test_a_draft_model_is_offered_to_be_made_where_no_smaller_model_fits(
+    qtbot: QtBot, build: Callable[..., ModelPicker], folder: Path, n_data: int, *, offered: bool
+) -> None:
+    (folder / "big.gguf").write_bytes(gguf_bytes(n_data=n_data))
+    picker = build(folder)
+    drafts = combo(picker, "Draft")
+    assert ("Make" in items(drafts)) == offered
+    assert "Make" not in items(combo(build(folder, "recurrent.gguf"), "Draft")), "nothing can draft for it at all"
+    if offered:
+        with qtbot.waitSignal(picker.draft_wanted), qtbot.assertNotEmitted(picker.pair_chosen):
+            choose(drafts, "Make")
+        assert drafts.currentText().startswith("None")
+
+
 def test_a_chosen_draft_is_reported_with_its_target(
     qtbot: QtBot, build: Callable[..., ModelPicker], folder: Path
 ) -> None:

@@ -16,6 +16,7 @@ from draftlight.chat.service import ChatService
 from draftlight.errors import UserError
 from draftlight.history.store import HistoryStore
 from draftlight.settings import PairSettings, Settings
+from draftlight.ui.forge.run import Forge
 from draftlight.ui.jobs import GarbageCollector
 from draftlight.ui.main_window import MainWindow, WindowParts
 from draftlight.ui.models.listing import ListModels
@@ -41,6 +42,7 @@ class Parts:
     settings: Settings
     save_settings: Callable[[Settings], None]
     list_models: ListModels
+    forge: Forge
     default_pair: PairSettings | None
     notices: tuple[str, ...]
     log_dir: Path
@@ -127,6 +129,7 @@ def _show(application: QApplication, parts: Parts, store: HistoryStore, instance
             parts.settings,
             parts.save_settings,
             parts.list_models,
+            parts.forge,
             parts.default_pair,
             parts.data_dir / "window.ini",
         ),

@@ -35,6 +35,8 @@ from draftlight.ui.chat.notice_bar import NoticeBar
 from draftlight.ui.chat.status_bar import StatusBar
 from draftlight.ui.chat.transcript import TranscriptView
 from draftlight.ui.chat.welcome import Welcome, chat_page
+from draftlight.ui.forge.run import Forge
+from draftlight.ui.forge.screen import ForgeScreen
 from draftlight.ui.jobs import JobThread, failure_sentence
 from draftlight.ui.menus import add, choices
 from draftlight.ui.models.listing import ListModels
@@ -57,6 +59,7 @@ class WindowParts:
     settings: Settings
     save_settings: Callable[[Settings], None]
     list_models: ListModels
+    forge: Forge
     default_pair: PairSettings | None
     window_file: Path
 
@@ -89,6 +92,7 @@ class MainWindow(QMainWindow):
         self.notices = NoticeBar(self)
         self.loading = LoadingBar(self)
         self.loader = PairLoader(parts.service, self._engine, self)
+        self.forge = ForgeScreen(parts.forge, self)
         self.controller = ChatController(
             parts.service,
             parts.open_store,
@@ -154,11 +158,12 @@ class MainWindow(QMainWindow):
 
     def shutdown(self) -> bool:
         """Stop all work; tell whether every thread has ended."""
-        ended = [thread.shutdown() for thread in (self._engine, self._reader, self._files)]
+        ended = [part.shutdown() for part in (self._engine, self._reader, self._files, self.forge)]
         return all(ended)
 
     def closeEvent(self, event: QCloseEvent) -> None:
         """Keep the window's place and the choices; shutdown() stops what is running once the window is gone."""
+        self.forge.close()
         self._save()
         kept = QSettings(str(self._parts.window_file), QSettings.Format.IniFormat)
         kept.setValue("geometry", self.saveGeometry())
@@ -225,6 +230,11 @@ class MainWindow(QMainWindow):
         self.loader.given_up.connect(self._on_given_up)
         self.loader.ended.connect(self.loading.hide)
         self.loading.cancelled.connect(self.loader.cancel)
+        self.picker.draft_wanted.connect(self._make_draft)
+        self.forge.told.connect(self.status.show_making)
+        self.forge.noticed.connect(self.notices.tell)
+        self.forge.made.connect(self.picker.look_for_models)
+        self.forge.use_asked.connect(self.picker.choose)
         self.controller.failed.connect(self.tell_failure)
         self.controller.answer_failed.connect(self.picker.let_choose_again)
         self.controller.noticed.connect(self.notices.tell)
@@ -238,11 +248,12 @@ class MainWindow(QMainWindow):
     def _add_menus(self) -> None:
         file = self.menuBar().addMenu("&File")
         add(file, "New chat", "Ctrl+N", self.controller.new_chat)
-        add(file, "Open a model file …", "Ctrl+O", self._open_file)
-        add(file, "Look for models again", "", self.picker.look_for_models)
-        add(file, "Load the models again", "Ctrl+Shift+L", self.load_again)
-        file.addSeparator()
         add(file, "Quit", "Ctrl+Q", self.close)
+        models = self.menuBar().addMenu("Mod&els")
+        add(models, "Open a model file …", "Ctrl+O", self._open_file)
+        add(models, "Look for models again", "", self.picker.look_for_models)
+        add(models, "Load the models again", "Ctrl+Shift+L", self.load_again)
+        add(models, "Make a draft model …", "Ctrl+Shift+D", self._make_draft)
         chat = self.menuBar().addMenu("&Chat")
         add(chat, "Stop", "Esc", self.controller.stop)
         add(chat, "Answer again", "Ctrl+R", self.controller.regenerate)
@@ -359,6 +370,10 @@ class MainWindow(QMainWindow):
         name, _ = QFileDialog.getOpenFileName(self, "Open a model file", "", "GGUF models (*.gguf)")
         if name:
             self.load(PairSettings(Path(name)))
+
+    @Slot()
+    def _make_draft(self) -> None:
+        self.forge.open(self.picker.models, self._wanted.target if self._wanted is not None else None)
 
     @Slot()
     def _copy_answer(self) -> None:

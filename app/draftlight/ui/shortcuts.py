@@ -15,6 +15,7 @@ Ctrl+G\tnext highlight mode
 Ctrl+Shift+M\tchoose the target
 Ctrl+O\topen a model file
 Ctrl+Shift+L\tload the models again
+Ctrl+Shift+D\tmake a draft model
 Ctrl+Shift+C\tcopy the last answer
 Ctrl+Q\tquit
 Left, Right\tin the text: from token to token

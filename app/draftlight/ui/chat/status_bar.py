@@ -1,6 +1,6 @@
 """The bottom line: what is going on, the figures of the last answer, how full the context is."""
 
-from PySide6.QtCore import QSize
+from PySide6.QtCore import QSize, Slot
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QProgressBar, QWidget
 
@@ -35,6 +35,7 @@ class StatusBar(QFrame):
         self.setObjectName("bar")
         self._state = QLabel("", self)
         self._figures = {name: QLabel("", self) for name in _MEANINGS}
+        self._making = QLabel("", self)
         self._threads = QLabel("", self)
         self._gauge_text = QLabel("", self)
         self._gauge = QProgressBar(self)
@@ -49,11 +50,13 @@ class StatusBar(QFrame):
             label.setToolTip(_MEANINGS[name])
             label.setAccessibleDescription(_MEANINGS[name])
             layout.addWidget(label)
+        layout.addWidget(self._making)
         layout.addWidget(self._threads)
         layout.addWidget(self._gauge_text)
         layout.addWidget(self._gauge)
         self.show_stats(SpeculationStats())
         self.show_threads()
+        self.show_making("")
         self.show_context(0, 0)
 
     def show_state(self, sentence: str) -> None:
@@ -69,6 +72,13 @@ class StatusBar(QFrame):
         self._figures["equality"].setText(equality(stats, mode))
         self._figures["speed_up"].setText(speed_up(stats) or "speed-up not measured yet")
         self._told = tuple(name for name, label in self._figures.items() if stats.n_rounds > 0 and label.text())
+        self._fit()
+
+    @Slot(str)
+    def show_making(self, sentence: str) -> None:
+        """Say what else is going on: a draft model that is being made; nothing where the sentence is empty."""
+        self._making.setText(sentence)
+        self._making.setVisible(bool(sentence))
         self._fit()
 
     def show_threads(self, state: ThreadState | None = None) -> None:
@@ -104,7 +114,7 @@ class StatusBar(QFrame):
     def _fit(self) -> None:
         """Hide figures, the dispensable ones first, until the rest has room."""
         told = set(self._told)
-        lasting = (self._state, self._threads, self._gauge_text, self._gauge)
+        lasting = (self._state, self._making, self._threads, self._gauge_text, self._gauge)
         always = [widget for widget in lasting if not widget.isHidden()]
         for name in ("", *_DISPENSABLE):
             told.discard(name)
@@ -118,5 +128,5 @@ class StatusBar(QFrame):
     @property
     def text(self) -> str:
         """Everything there is to tell, as one line."""
-        labels = (*self._figures.values(), self._threads)
+        labels = (*self._figures.values(), self._making, self._threads)
         return " · ".join([self._state.text(), *filter(None, (label.text() for label in labels))])

@@ -51,6 +51,7 @@ _MODES: dict[AskedMode, tuple[str, str]] = {
 _LARGEST_SPIN = 2**31 - 1
 _WITH_NGRAMS = "Under Auto it drafts together with n-grams, at a fixed length alone."
 _FIELD_HEIGHT = 28
+_MAKE = "make"  # in place of a draft model's path
 
 
 class ModelPicker(QFrame):
@@ -61,6 +62,7 @@ class ModelPicker(QFrame):
     draft_length_chosen = Signal()
     mode_chosen = Signal()
     models_found = Signal()
+    draft_wanted = Signal()  # a draft model is to be made for the target that is shown
     failed = Signal(object)  # the exception that ended the look at the files
 
     def __init__(
@@ -152,6 +154,11 @@ class ModelPicker(QFrame):
         """Show a draft length, without choosing it."""
         self._length.setCurrentIndex(self._length.findData(length))
 
+    @Slot(object, object)
+    def choose(self, target: Path, draft: Path) -> None:
+        """Choose this pair, as if by the lists."""
+        self.pair_chosen.emit(replace(self._asked or PairSettings(target), target=target, draft=draft, ngram=True))
+
     @Slot()
     def let_choose_again(self) -> None:
         """Take the choice of what is shown for a new one: it is not loaded, or no longer sound."""
@@ -230,7 +237,7 @@ class ModelPicker(QFrame):
         if self._pair is not None and self._pair.target not in known:
             targets.insert(0, model_item(model_name(self._pair.target), str(self._pair.target), str(self._pair.target)))
         if not targets:
-            targets = [model_item("No model found", "", "Open a GGUF file from the File menu", enabled=False)]
+            targets = [model_item("No model found", "", "Open a GGUF file from the Models menu", enabled=False)]
         self._targets.show_items(targets, "" if self._pair is None else str(self._pair.target))
         self._drafts.show_items(self._draft_items(known), self._chosen_draft())
         self._drafts.setEnabled(self._pair is not None)
@@ -265,7 +272,18 @@ class ModelPicker(QFrame):
         draft = self._pair.draft if self._pair is not None else None
         if draft is not None and draft not in known:
             items.append(model_item(model_name(draft), str(draft), str(draft)))
+        if self._lacks_a_draft():
+            items.append(model_item("Make a draft model for it …", _MAKE, "Takes an hour or so, on this computer"))
         return items
+
+    def _lacks_a_draft(self) -> bool:
+        """Tell whether the target is known to have no draft model, that is, no smaller model that fits."""
+        checked = self._checked
+        if checked is None or checked.no_draft:
+            return False
+        sizes = {model.path: model.size for model in self._models}
+        largest = sizes.get(checked.target, 0)
+        return not any(verdict.ok and sizes[path] < largest for path, verdict in checked.verdicts.items())
 
     def _chosen_draft(self) -> str:
         if self._pair is None:
@@ -304,6 +322,10 @@ class ModelPicker(QFrame):
         """Report the pair that the two lists now show."""
         target, draft = str(self._targets.currentData(VALUE) or ""), str(self._drafts.currentData(VALUE))
         if not target:
+            return
+        if draft == _MAKE:
+            self._refill()  # what was chosen before still is
+            self.draft_wanted.emit()
             return
         file = None if draft in (NGRAM, NO_DRAFT) else Path(draft)
         base = self._asked or PairSettings(Path(target))
