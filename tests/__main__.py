@@ -15,7 +15,7 @@ import bootstrap  # noqa: E402 - found through the line above
 OURS = ["app", "tests", "packaging"]
 SET_UP = sorted(path.name for path in (ROOT / "packaging").glob("*.py"))
 SHARED = sorted(path.name for path in (ROOT / "tests").glob("*.py") if path.name != "__main__.py")
-ROOMS = ["unit", "integration", "gui", "e2e", "device"]
+ROOMS = ["unit", "integration", "forge", "gui", "e2e", "device"]
 
 # What is run, from the top of the checkout: a heading, then a program of .venv with its arguments.
 CHECKS = [
