@@ -37,7 +37,7 @@ def answered(
 ) -> list[HeldOut] | None:
     """Return the target's greedy answers of at most `n_tokens`; None as soon as `go_on` says no."""
     found = []
-    context = Context(target)
+    context = _fresh(target)
     for prompt in prompts:
         context.begin(prompt)
         text = list(prompt)
@@ -56,7 +56,7 @@ def answered(
 def agreement(draft: LanguageModel, held_out: Sequence[HeldOut]) -> float:
     """Return the share of the answers' places at which the draft model's likeliest token is the target's, 0 to 1."""
     n_right = n_places = 0
-    context = Context(draft)
+    context = _fresh(draft)
     for each in held_out:
         context.begin(())
         text = (*each.prompt, *each.answer)
@@ -75,7 +75,7 @@ def block_efficiency(
 ) -> float:
     """Return the committed tokens per verify when that many tokens are drafted in each round, greedily."""
     n_committed = n_rounds = 0
-    drafter = ModelDrafter(Context(draft), draft.n_vocab)
+    drafter = ModelDrafter(_fresh(draft), draft.n_vocab)
     for each in held_out:
         recital = _Recital(each, draft.n_vocab)
         decoder = SpeculativeDecoder(Context(recital), [drafter], tokenizer)
@@ -87,6 +87,12 @@ def block_efficiency(
                 n_committed += event.stats.n_committed - 1  # the first one comes from the prompt's own pass
                 n_rounds += event.stats.n_rounds - 1
     return n_committed / n_rounds if n_rounds else 1.0
+
+
+def _fresh(model: LanguageModel) -> Context:
+    """Empty the model, whoever used it before."""
+    model.rollback(0)
+    return Context(model)
 
 
 class _Recital:
