@@ -15,6 +15,8 @@ from transformers import PreTrainedModel
 from draftlight.errors import UserError
 from draftlight.forge.export import write_draft
 from draftlight.forge.gguf_file import read_contents
+from draftlight.forge.recipe import Kind, Shape
+from draftlight.forge.student import begin
 from draftlight.forge.teacher import Parity, load_target, parity
 from draftlight.library.formats import TENSOR_TYPES
 from draftlight.library.gguf import BadModelFile, read_header
@@ -57,6 +59,20 @@ def test_a_file_read_again_gives_the_same_weights_and_the_same_description(kind:
         torch.testing.assert_close(again.state_dict()[name], weight, rtol=0, atol=2e-7, msg=name)
     for setting in ("rope_parameters", "layer_types", "sliding_window", "tie_word_embeddings", "head_dim"):
         assert getattr(again.config, setting, None) == getattr(model.config, setting, None), setting
+
+
+@pytest.mark.parametrize(
+    ("kind", "shape"),
+    [(kind, Shape(Kind.PRUNED, layers=(0, 2))) for kind in KINDS]
+    + [(kind, Shape(Kind.NARROW, n_layers=2, width=32)) for kind in ("llama", "qwen2", "gemma3")]
+    + [("qwen3", Shape(Kind.NARROW, n_layers=2, width=48))],
+    ids=str,
+)
+def test_a_draft_model_begun_from_a_target_computes_alike_in_llama_cpp(kind: str, shape: Shape, tmp_path: Path) -> None:
+    target, _ = write_tiny(tmp_path, kind)
+    draft = begin(load_target(target, torch.bfloat16), shape, seed=1)
+    write_draft(draft, target, tmp_path / "draft.gguf", "F32", {})
+    assert parity_of(tmp_path / "draft.gguf", draft).largest < (1e-2 if "gemma" in kind else 1e-4)
 
 
 @pytest.mark.parametrize(("quantisation", "n_bits", "same"), [("Q8_0", 8.5, 0.9), ("Q4_0", 4.5, 0.4)])
