@@ -89,6 +89,11 @@ def bundled(name: str) -> Path:
     return (_checkout() or Path(__file__).resolve().parent / "data") / name
 
 
+def project_file() -> Path:
+    """The checkout's pyproject.toml; only there where the program runs from one."""
+    return Path(__file__).resolve().parents[2] / "pyproject.toml"
+
+
 def make_folder(folder: Path) -> Path:
     """Make `folder` with its parents if need be, and return it. Raises UserError where that cannot be."""
     try:

@@ -1,11 +1,12 @@
 """What the run on a device needs: packages, llama.cpp compiled for it, and a pair of models.
 
-Called by run.sh, once for each: provide.py --work FOLDER --site FOLDER packages | llama | models. Whatever lies in the
-two folders already is taken as it is. Only the standard library and the set-up's own files; pip's settings, such as a
-folder of packages in place of an index, come from the environment.
+Called by run.sh and forge.sh, once for each: provide.py --work FOLDER --site FOLDER packages | forge | llama | models.
+Whatever lies in the two folders already is taken as it is. Only the standard library and the set-up's own files; pip's
+settings, such as a folder of packages in place of an index, come from the environment.
 """
 
 import argparse
+import importlib.util
 import os
 import re
 import subprocess
@@ -34,7 +35,7 @@ def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--work", type=Path, required=True)
     parser.add_argument("--site", type=Path, required=True)
-    parser.add_argument("what", choices=("packages", "llama", "models"))
+    parser.add_argument("what", choices=("packages", "forge", "llama", "models"))
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cpu")
     parser.add_argument("files", nargs="*", type=Path)
     asked = parser.parse_args()
@@ -43,6 +44,8 @@ def main() -> int:
         match asked.what:
             case "packages":
                 install(runner, asked.site, missing(required()))
+            case "forge":
+                install(runner, asked.site, missing(for_training()))
             case "llama":
                 llama(runner, asked.work, asked.site, asked.device)
             case _:
@@ -62,6 +65,14 @@ def required() -> list[str]:
     for extra, names in FROM_EXTRAS.items():
         wanted += [line for line in project["optional-dependencies"][extra] if re.match(r"[\w-]+", line)[0] in names]  # type: ignore[index]
     return wanted
+
+
+def for_training() -> list[str]:
+    """Return the packages that making a draft model needs; a torch that is there is taken, whichever it is."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    wanted: list[str] = project["optional-dependencies"]["forge"]
+    has_torch = importlib.util.find_spec("torch") is not None
+    return [line for line in wanted if not (has_torch and line.startswith("torch"))]
 
 
 def missing(requirements: list[str]) -> list[str]:

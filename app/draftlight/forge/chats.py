@@ -155,6 +155,7 @@ class Shards:
 
     def keep(self, number: int, chats: Chats) -> None:
         """Write a shard in one stroke. Raises OSError."""
+        self.folder.mkdir(parents=True, exist_ok=True)
         part = self.path(number).with_suffix(".part")
         with part.open("wb") as file:
             np.savez(

@@ -4,6 +4,7 @@ import importlib.util
 import re
 import shutil
 import sys
+import tomllib
 from collections.abc import Mapping
 from importlib import metadata
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Protocol
 
 import psutil
 
+from draftlight import paths
 from draftlight.errors import UserError
 from draftlight.forge.recipe import Recipe
 from draftlight.library.gguf import GgufHeader
@@ -58,9 +60,7 @@ def require_packages() -> None:
 
     Nothing is imported: that would bring torch into this process.
     """
-    requirements = [
-        each.partition(";")[0].strip() for each in metadata.requires("draftlight") or () if _FORGE_EXTRA.search(each)
-    ]
+    requirements = _requirements()
     names = [found[0] for each in requirements if (found := _PACKAGE_NAME.match(each))]
     missing = [name for name in names if importlib.util.find_spec(name.replace("-", "_")) is None]
     if missing:
@@ -69,6 +69,16 @@ def require_packages() -> None:
             f"Making a draft model needs packages that are not installed: {', '.join(missing)}.",
             f'Install them, a download of up to 3 GB, with: "{sys.executable}" -m pip install {listed}',
         )
+
+
+def _requirements() -> list[str]:
+    """Return what the extra asks for: by the installed package, else, run from a checkout as it is, by its project."""
+    try:
+        named = metadata.requires("draftlight") or ()
+    except metadata.PackageNotFoundError:
+        project = tomllib.loads(paths.project_file().read_text("utf-8"))["project"]
+        return list(project["optional-dependencies"]["forge"])
+    return [each.partition(";")[0].strip() for each in named if _FORGE_EXTRA.search(each)]
 
 
 def battery_low() -> bool:

@@ -17,7 +17,7 @@ from transformers import PreTrainedModel
 
 from draftlight.forge.chats import Chats
 from draftlight.forge.recipe import TrainingPlan
-from draftlight.forge.torch_model import embedding, hidden_states, learning, output_weight
+from draftlight.forge.torch_model import capped, embedding, hidden_states, learning, output_weight
 
 _POOL = 256  # chats that are sorted by length before they are cut into batches
 _BETAS = (0.9, 0.98)
@@ -89,7 +89,7 @@ class Distillation:
         among = np.unique(np.concatenate([ids.ravel(), others]))
         where = torch.from_numpy(np.searchsorted(among, ids)).to(device)
         weight = output_weight(self._student)[torch.from_numpy(among.astype(np.int64)).to(device)]
-        logits = (hidden @ weight.to(hidden.dtype).T).float()
+        logits = capped(self._student, (hidden @ weight.to(hidden.dtype).T).float())
         law = torch.softmax(logprobs, -1)
         losses: torch.Tensor = logits.logsumexp(-1) - (law * logits.gather(-1, where)).sum(-1)
         return losses.mean()

@@ -22,7 +22,7 @@ from draftlight.forge.openers import read_openers
 from draftlight.forge.prospects import Prospector, shapes_for, verify_costs
 from draftlight.forge.recipe import ChatPlan, Recipe, Shape, read_recipe
 from draftlight.forge.reports import ChatsWritten, Outlook, Stage, StageBegun
-from draftlight.forge.run_folder import Plan
+from draftlight.forge.run_folder import Plan, Prospect
 from draftlight.forge.teacher import load_target, parity
 from draftlight.forge.torch_model import moved
 from draftlight.forge.training import train
@@ -36,6 +36,7 @@ from draftlight.settings import PairSettings
 _N_CTX = 2048
 _LEAST_SAME_CHOICE = 0.85  # quantised arithmetic alone turns 4 % of the choices
 _PARITY_TOKENS = 192
+_TELL_SECONDS = 2.0
 _N_HELD_OUT = 24
 _HELD_OUT_TOKENS = 96
 _HELD_OUT_SHARE = 0.05  # of the run's time, for the target's own answers
@@ -92,6 +93,10 @@ def _outlook(shop: Workshop, teacher: PreTrainedModel, target: LlamaModel) -> tu
     planned = folder.plan()
     if planned is not None:
         return planned.recipe.shape, planned.outlook
+    asked = f"{request.recipe or request.size}, {request.minutes:g} minutes"
+    known = folder.prospect()
+    if known is not None and known.asked == asked:
+        return known.shape, known.outlook
     report = None
     for step in preflight.run(PairSettings(request.target), shop.cancel):
         if isinstance(step, Preflight):
@@ -103,7 +108,9 @@ def _outlook(shop: Workshop, teacher: PreTrainedModel, target: LlamaModel) -> tu
     if not shapes:
         raise UserError(f"{request.target.name} is too small for a draft model of its own.", "Choose a larger target.")
     prospector = Prospector(teacher, target, request.target, folder.trial, costs)
-    return needed(prospector.best(shapes, request.minutes, shop.go_on))
+    shape, outlook = needed(prospector.best(shapes, request.minutes, shop.go_on))
+    folder.keep_prospect(Prospect(asked, shape, outlook))
+    return shape, outlook
 
 
 def _held_out(shop: Workshop, target: LlamaModel) -> list[HeldOut]:
@@ -113,7 +120,10 @@ def _held_out(shop: Workshop, target: LlamaModel) -> list[HeldOut]:
         return kept
     deadline = time.monotonic() + max(60.0, 60.0 * shop.request.minutes * _HELD_OUT_SHARE)
     found: list[HeldOut] = []
+    name = shop.request.target.name
     for prompt in spread(read_prompts(paths.bench_suite()), _N_HELD_OUT):
+        answering = f"{name} answers questions to be tested with, {len(found) + 1} of {_N_HELD_OUT}"
+        shop.tell(StageBegun(Stage.CHATS, answering))
         tokens = build_prompt(target.vocabulary, [ChatMessage("user", prompt.text)], _N_CTX, 0).tokens
         if len(tokens) + _HELD_OUT_TOKENS > target.n_ctx:
             continue
@@ -164,14 +174,46 @@ def _write_chats(shop: Workshop, teacher: PreTrainedModel, target: LlamaModel, p
     shards = Shards(shop.folder.chats)
     writer = _writer(teacher, target, plan.recipe)
     n_tokens = sum(each.n_answer_tokens for each in shards.all())
-    started, n_before = time.monotonic(), n_tokens
-    while n_tokens < wanted:
-        chats = needed(writer.shard(shards.n_whole(), shop.go_on))
+    progress = _ChatsProgress(shop, plan.recipe.chats, n_tokens)
+    shop.tell(StageBegun(Stage.CHATS, f"{shop.request.target.name} writes chats with itself to learn from"))
+    while progress.n_tokens < wanted:
+        chats = needed(writer.shard(shards.n_whole(), progress.go_on))
         shards.keep(shards.n_whole(), chats)
-        n_tokens += chats.n_answer_tokens
-        speed = (n_tokens - n_before) / (time.monotonic() - started)
-        sample = _text(target, chats.tokens[: chats.starts[1]].tolist())
-        shop.tell(ChatsWritten(min(n_tokens, wanted), wanted, max(0.0, wanted - n_tokens) / speed, sample))
+        progress.add(chats.n_answer_tokens, _text(target, chats.tokens[: chats.starts[1]].tolist()))
+
+
+class _ChatsProgress:
+    """Tells how far the chats are, between shards by the tokens that each step should bring."""
+
+    def __init__(self, shop: Workshop, plan: ChatPlan, n_tokens: int) -> None:
+        self._shop, self._plan = shop, plan
+        self.n_tokens = self._n_before = n_tokens
+        self._per_shard = 0.5 * plan.n_together * plan.longest_answer
+        self._n_steps = 0
+        self._started = self._told = time.monotonic()
+        self._sample = ""
+
+    def go_on(self) -> bool:
+        """Count a step, and tell from time to time; return whether to go on."""
+        self._n_steps += 1
+        if time.monotonic() - self._told > _TELL_SECONDS:
+            self._tell()
+        return self._shop.go_on()
+
+    def add(self, n_tokens: int, sample: str) -> None:
+        """Count a whole shard."""
+        self.n_tokens += n_tokens
+        self._per_shard, self._n_steps, self._sample = n_tokens, 0, sample
+        self._tell()
+
+    def _tell(self) -> None:
+        steps = self._plan.longest_question + self._plan.longest_answer
+        n_tokens = self.n_tokens + self._per_shard * min(1.0, self._n_steps / steps)
+        seconds = time.monotonic() - self._started
+        left = max(0.0, self._plan.n_tokens - n_tokens) * seconds / max(1.0, n_tokens - self._n_before)
+        done = min(round(n_tokens), self._plan.n_tokens)
+        self._shop.tell(ChatsWritten(done, self._plan.n_tokens, left, self._sample))
+        self._told = time.monotonic()
 
 
 def _text(target: LlamaModel, tokens: list[int]) -> str:

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from pydantic import TypeAdapter
 
 from draftlight.forge.acceptance import HeldOut
-from draftlight.forge.recipe import Recipe
+from draftlight.forge.recipe import Recipe, Shape
 from draftlight.forge.reports import AcceptanceMeasured, Outlook
 
 _Value = TypeVar("_Value")
@@ -27,7 +27,17 @@ class Plan:
     dtype: str  # that products are computed in
 
 
+@dataclass(frozen=True, slots=True)
+class Prospect:
+    """What was measured before the run, and for which wishes: `asked` names the size or the recipe, and the minutes."""
+
+    asked: str
+    shape: Shape
+    outlook: Outlook
+
+
 _PLAN = TypeAdapter(Plan)
+_PROSPECT = TypeAdapter(Prospect)
 _LOOKS = TypeAdapter(list[AcceptanceMeasured])
 _HELD_OUT = TypeAdapter(list[HeldOut])
 
@@ -70,6 +80,14 @@ class RunFolder:
     def plan(self) -> Plan | None:
         """Return the plan, None where none was made yet."""
         return self._read("plan.json", _PLAN)
+
+    def keep_prospect(self, prospect: Prospect) -> None:
+        """Raises OSError."""
+        self._write("outlook.json", _PROSPECT.dump_json(prospect, indent=1))
+
+    def prospect(self) -> Prospect | None:
+        """Return what was measured before, None where nothing was."""
+        return self._read("outlook.json", _PROSPECT)
 
     def keep_held_out(self, held_out: list[HeldOut]) -> None:
         """Raises OSError."""

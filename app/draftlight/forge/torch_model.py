@@ -29,6 +29,12 @@ def hidden_states(model: PreTrainedModel, ids: torch.Tensor, **further: object) 
     return cast("torch.Tensor", cast("Any", model.base_model)(input_ids=ids, **further).last_hidden_state)
 
 
+def capped(model: PreTrainedModel, logits: torch.Tensor) -> torch.Tensor:
+    """Return the logits as the model means them: some families bend them, so that none is larger than a bound."""
+    bound = getattr(model.config, "final_logit_softcapping", None)
+    return logits if not bound else bound * torch.tanh(logits / bound)
+
+
 def moved(model: PreTrainedModel, device: torch.device) -> PreTrainedModel:
     """Move the model to a device, and return it."""
     return cast("PreTrainedModel", cast("Any", model).to(device))

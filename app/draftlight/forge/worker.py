@@ -77,10 +77,11 @@ def main(argv: Sequence[str]) -> int:
 def _run(request: ForgeRequest, switch: Switch) -> None:
     from draftlight.forge.pipeline import run  # noqa: PLC0415 - torch takes seconds, and a stop may come before
     from draftlight.forge.workshop import Stopped, Workshop  # noqa: PLC0415 - as above
+    from draftlight.llama.backend import LoadCancelled  # noqa: PLC0415 - as above
 
     try:
         run(Workshop(request, _tell, switch.go_on, switch.cancel))
-    except Stopped:
+    except (Stopped, LoadCancelled):
         return
 
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch.nn.functional import scaled_dot_product_attention
 from transformers import AttentionInterface, PreTrainedModel
 
-from draftlight.forge.torch_model import hidden_states, output_weight
+from draftlight.forge.torch_model import capped, hidden_states, output_weight
 
 ATTENTION = "draftlight-growing-cache"  # the attn_implementation a model must be loaded with
 _COMPACT_BELOW = 0.75  # share of rows still being written below which the others are taken out of the cache
@@ -202,7 +202,7 @@ class _Batch:
             use_cache=True,
         )[:, -1]
         self._cache.n_held += n_new
-        return hidden @ output_weight(self._model).T
+        return capped(self._model, hidden @ output_weight(self._model).T)
 
     def _mask(self, places: torch.Tensor) -> Any:  # noqa: ANN401 - a tensor, or one for each kind of layer
         """Return what is added to the scores: nothing for what stands before a place, the padding excepted."""

@@ -1,0 +1,128 @@
+"""A toy forge from end to end in its real process: chats, training, a file that drafts; killed and resumed."""
+
+import os
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import psutil
+import pytest
+import torch
+
+from draftlight.engine.cancel import CancelToken
+from draftlight.errors import UserError
+from draftlight.forge.client import Control, ForgeRequest, forge, request_for
+from draftlight.forge.recipe import ChatPlan, Kind, Recipe, Shape, TrainingPlan, as_toml
+from draftlight.forge.reports import AcceptanceMeasured, ChatsWritten, Forged, Outlook, Report, Trained
+from draftlight.forge.run_folder import RunFolder
+from draftlight.library.gguf import read_header
+from draftlight.library.pairing import check_pair
+from draftlight.library.scanner import list_models
+from findings import note
+from twins import write_twin
+
+TOY = Recipe(
+    Shape(Kind.PRUNED, layers=(0,)),
+    ChatPlan(n_tokens=5_000, longest_question=6, longest_answer=32, n_together=32),
+    TrainingPlan(n_tokens=25_000, batch_tokens=600, learning_rate=3e-3, n_negatives=256),
+)
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+
+
+@pytest.fixture(scope="module")
+def target(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("toy") / "toy.gguf"
+    write_twin(path)
+    return path
+
+
+@pytest.fixture(autouse=True)
+def quiet_child(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")  # the same sums each time, and a core left to others
+    monkeypatch.setenv("DRAFTLIGHT_PROBE_SECONDS", "2")
+
+
+def request(target: Path, tmp_path: Path, recipe: Recipe = TOY) -> ForgeRequest:
+    file = tmp_path / "toy.toml"
+    file.write_text(as_toml(recipe))
+    asked = request_for(target, minutes=2.0, out=tmp_path / "toy-draft.gguf", recipe=file)
+    return replace(asked, folder=tmp_path / "run")
+
+
+def reports(asked: ForgeRequest) -> Iterator[Report]:
+    return forge(asked, CancelToken(), Control(), low_battery=lambda: False)
+
+
+def weights(asked: ForgeRequest) -> dict[str, torch.Tensor]:
+    found: dict[str, torch.Tensor] = torch.load(RunFolder(asked.folder).best, weights_only=True)
+    return found
+
+
+def killed_at(asked: ForgeRequest, kind: type[Report]) -> None:
+    """Kill the run's process, as hard as can be, once it has reported such a thing."""
+
+    def heard() -> None:
+        for report in reports(asked):
+            if isinstance(report, kind):
+                for child in psutil.Process().children(recursive=True):
+                    if asked.folder.as_posix() in " ".join(child.cmdline()):
+                        child.kill()
+
+    with pytest.raises(UserError, match="ended by the system"):
+        heard()
+
+
+def test_a_toy_run_makes_a_draft_model_that_is_accepted_more_and_more_and_a_killed_one_ends_the_same(
+    target: Path, tmp_path: Path
+) -> None:
+    asked = request(target, tmp_path)
+    told = list(reports(asked))
+    assert isinstance(told[-1], Forged)
+    looks = [report.acceptance for report in told if isinstance(report, AcceptanceMeasured)]
+    assert max(looks[len(looks) // 2 :]) > looks[0] + 0.03
+    assert any(isinstance(report, Outlook) for report in told)
+    assert [report for report in told if isinstance(report, ChatsWritten)][-1].n_tokens == TOY.chats.n_tokens
+    losses = [report.loss for report in told if isinstance(report, Trained)]
+    assert losses[-1] < losses[0]
+    card = told[-1].card
+    assert card.acceptance == pytest.approx(max(looks), abs=0.05)
+    assert card.n_bytes == pytest.approx(asked.out.stat().st_size, rel=0.02)
+    assert check_pair(read_header(target), read_header(asked.out)).ok
+    assert read_header(asked.out).get_str("draftlight.forge.shape") == TOY.shape.label
+    assert [model.path.name for model in list_models([tmp_path])] == ["toy-draft.gguf"]
+    note(f"a toy forge: accepted at {looks[0]:.0%} of places at first, {max(looks):.0%} in the end")
+
+    again = replace(asked, folder=tmp_path / "again", out=tmp_path / "again-draft.gguf")
+    killed_at(again, ChatsWritten)
+    killed_at(again, AcceptanceMeasured)
+    assert not again.out.exists()
+    assert isinstance(list(reports(again))[-1], Forged)
+    first, second = weights(asked), weights(again)
+    assert all(torch.equal(first[name], second[name]) for name in first)
+
+
+def test_a_stopped_run_keeps_what_it_has_and_lists_nothing(target: Path, tmp_path: Path) -> None:
+    asked = request(target, tmp_path)
+    cancel = CancelToken()
+    for report in forge(asked, cancel, Control(), low_battery=lambda: False):
+        if isinstance(report, Trained):
+            cancel.cancel()
+    folder = RunFolder(asked.folder)
+    assert folder.checkpoint.is_file()
+    assert not folder.done.exists()
+    assert list_models([tmp_path]) == ()
+    left = [child for child in psutil.Process().children(recursive=True) if "forge.worker" in str(child.cmdline())]
+    assert left == []
+
+
+def test_a_full_disk_is_told_in_a_sentence(target: Path, tmp_path: Path) -> None:
+    asked = request(target, tmp_path)
+    full = Path("/dev/full")
+    if not full.exists() or os.name == "nt":
+        pytest.skip("this system has no /dev/full")
+    asked.folder.mkdir()
+    (asked.folder / "log.jsonl").symlink_to(full)
+    with pytest.raises(UserError, match="disk is full"):
+        list(reports(asked))
+    assert list_models([tmp_path]) == ()
