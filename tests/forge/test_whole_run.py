@@ -12,7 +12,7 @@ import torch
 from draftlight.engine.cancel import CancelToken
 from draftlight.errors import UserError
 from draftlight.forge.client import Control, ForgeRequest, forge, request_for
-from draftlight.forge.recipe import ChatPlan, Kind, Recipe, Shape, TrainingPlan, as_toml
+from draftlight.forge.recipe import ChatPlan, HeldOutPlan, Kind, Recipe, Shape, TrainingPlan, as_toml
 from draftlight.forge.reports import AcceptanceMeasured, ChatsWritten, Forged, Outlook, Report, Trained
 from draftlight.forge.run_folder import RunFolder
 from draftlight.library.gguf import read_header
@@ -25,6 +25,7 @@ TOY = Recipe(
     Shape(Kind.PRUNED, layers=(0,)),
     ChatPlan(n_tokens=5_000, longest_question=6, longest_answer=32, n_together=32),
     TrainingPlan(n_tokens=25_000, batch_tokens=600, learning_rate=3e-3, n_negatives=256),
+    HeldOutPlan(n_questions=5, n_tokens=64, n_looks=5),
 )
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]

@@ -20,7 +20,7 @@ from draftlight.forge.finishing import finish
 from draftlight.forge.judging import Judge
 from draftlight.forge.openers import read_openers
 from draftlight.forge.prospects import Prospector, shapes_for, verify_costs
-from draftlight.forge.recipe import ChatPlan, Recipe, Shape, read_recipe
+from draftlight.forge.recipe import ChatPlan, HeldOutPlan, Recipe, Shape, read_recipe
 from draftlight.forge.reports import ChatsWritten, Outlook, Stage, StageBegun
 from draftlight.forge.run_folder import Plan, Prospect
 from draftlight.forge.teacher import load_target, parity
@@ -37,8 +37,6 @@ _N_CTX = 2048
 _LEAST_SAME_CHOICE = 0.85  # quantised arithmetic alone turns 4 % of the choices
 _PARITY_TOKENS = 192
 _TELL_SECONDS = 2.0
-_N_HELD_OUT = 24
-_HELD_OUT_TOKENS = 96
 _HELD_OUT_SHARE = 0.05  # of the run's time, for the target's own answers
 
 
@@ -57,7 +55,7 @@ def run(shop: Workshop) -> None:
             return
         with shop.stage(Stage.CHATS, f"{request.target.name} writes chats with itself to learn from"):
             held_out = _held_out(shop, target)
-            plan = folder.plan() or _plan(shop, teacher, target, shape, outlook, held_out)
+            plan = folder.plan() or _plan(shop, teacher, target, shape, outlook)
             _write_chats(shop, teacher, target, plan)
         judge = Judge(target, held_out, outlook.verify_costs, shop.go_on)
         with shop.stage(Stage.TRAINING, f"Training the draft model: {plan.recipe.shape.label}"):
@@ -120,28 +118,22 @@ def _held_out(shop: Workshop, target: LlamaModel) -> list[HeldOut]:
         return kept
     deadline = time.monotonic() + max(60.0, 60.0 * shop.request.minutes * _HELD_OUT_SHARE)
     found: list[HeldOut] = []
-    name = shop.request.target.name
-    for prompt in spread(read_prompts(paths.bench_suite()), _N_HELD_OUT):
-        answering = f"{name} answers questions to be tested with, {len(found) + 1} of {_N_HELD_OUT}"
+    request, name = shop.request, shop.request.target.name
+    plan = HeldOutPlan() if request.recipe is None else read_recipe(request.recipe).held_out
+    for prompt in spread(read_prompts(paths.bench_suite()), plan.n_questions):
+        answering = f"{name} answers questions to be tested with, {len(found) + 1} of {plan.n_questions}"
         shop.tell(StageBegun(Stage.CHATS, answering))
         tokens = build_prompt(target.vocabulary, [ChatMessage("user", prompt.text)], _N_CTX, 0).tokens
-        if len(tokens) + _HELD_OUT_TOKENS > target.n_ctx:
+        if len(tokens) + plan.n_tokens > target.n_ctx:
             continue
-        found += needed(answered(target, target.vocabulary, [tokens], _HELD_OUT_TOKENS, shop.go_on))
+        found += needed(answered(target, target.vocabulary, [tokens], plan.n_tokens, shop.go_on))
         if time.monotonic() > deadline:
             break
     shop.folder.keep_held_out(found)
     return found
 
 
-def _plan(
-    shop: Workshop,
-    teacher: PreTrainedModel,
-    target: LlamaModel,
-    shape: Shape,
-    outlook: Outlook,
-    held_out: list[HeldOut],
-) -> Plan:
+def _plan(shop: Workshop, teacher: PreTrainedModel, target: LlamaModel, shape: Shape, outlook: Outlook) -> Plan:
     """Decide for good how many chats and how much training, by the first shard's and the first steps' speed."""
     request = shop.request
     if request.recipe is not None:
@@ -158,7 +150,7 @@ def _plan(
         Shards(shop.folder.chats).keep(0, first)
         step_seconds = planning.seconds_per_trained_token(teacher, recipe, first)
         recipe = planning.sized(recipe, 60.0 * request.minutes, chat_seconds, step_seconds)
-    plan = planning.whole(recipe, outlook, held_out)
+    plan = planning.whole(recipe, outlook)
     shop.folder.keep_plan(plan)
     return plan
 

@@ -1,7 +1,6 @@
 """How large a run is made for its time: how much this computer writes and trains in a second, and in which numbers."""
 
 import time
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,6 @@ import psutil
 import torch
 from transformers import PreTrainedConfig, PreTrainedModel
 
-from draftlight.forge.acceptance import HeldOut
 from draftlight.forge.chats import Chats
 from draftlight.forge.distill import Distillation
 from draftlight.forge.recipe import ChatPlan, Recipe
@@ -23,7 +21,6 @@ from draftlight.library.gguf import read_header
 _CHATS_SHARE, _TRAINING_SHARE = 0.55, 0.35  # of the time; the rest loads, looks and measures
 _LEAST_CHAT_TOKENS, _LEAST_TRAINED_TOKENS = 2_000, 4_000
 _MOST_EPOCHS = 8.0  # beyond that a draft model learns its chats by heart
-_LOOKS = 12  # at the acceptance, during the training
 _MEMORY_SHARE = 0.4  # of the free memory, for the cache of the chats that are written
 _MOST_TOGETHER = 128
 _FASTER = 1.3  # times that half precision must be faster to be worth its rounding
@@ -93,12 +90,11 @@ def sized(recipe: Recipe, seconds: float, chat_seconds: float, step_seconds: flo
     )
 
 
-def whole(recipe: Recipe, outlook: Outlook, held_out: Sequence[HeldOut]) -> Plan:
+def whole(recipe: Recipe, outlook: Outlook) -> Plan:
     """Return the plan for this recipe."""
     return Plan(
         recipe=recipe,
         outlook=outlook,
-        evaluate_every=max(1, recipe.training.n_tokens // _LOOKS),
-        n_measured=len(held_out),
+        look_every=max(1, recipe.training.n_tokens // recipe.held_out.n_looks),
         dtype=str(fastest_dtype()).removeprefix("torch."),
     )

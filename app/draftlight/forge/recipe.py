@@ -73,12 +73,25 @@ class TrainingPlan:
 
 
 @dataclass(frozen=True, slots=True)
+class HeldOutPlan:
+    """What the draft model is tested with: so many questions of the benchmark's, answered greedily by the target.
+
+    `n_looks` is how often that is done during the training.
+    """
+
+    n_questions: int = 24
+    n_tokens: int = 96
+    n_looks: int = 12
+
+
+@dataclass(frozen=True, slots=True)
 class Recipe:
     """Everything that decides: the same recipe and seed on the same kind of machine give the same draft model."""
 
     shape: Shape
     chats: ChatPlan = field(default_factory=ChatPlan)
     training: TrainingPlan = field(default_factory=TrainingPlan)
+    held_out: HeldOutPlan = field(default_factory=HeldOutPlan)
     seed: int = 1
 
 

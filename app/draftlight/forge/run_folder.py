@@ -22,8 +22,7 @@ class Plan:
 
     recipe: Recipe
     outlook: Outlook
-    evaluate_every: int  # answer tokens of training between two looks at the acceptance
-    n_measured: int  # places of the held-out chats that such a look takes
+    look_every: int  # answer tokens of training between two looks at the acceptance
     dtype: str  # that products are computed in
 
 

@@ -67,7 +67,7 @@ class _Course:
         """Take note of a step: tell, look and save where it is time."""
         training = self._training
         self._loss = loss if self._loss is None else _SMOOTH * self._loss + (1 - _SMOOTH) * loss
-        if training.n_seen // self._plan.evaluate_every > len(self._looks) or training.done:
+        if training.n_seen // self._plan.look_every > len(self._looks) or training.done:
             self._look()
         if time.monotonic() - self._saved > _SAVE_SECONDS:
             self._save()

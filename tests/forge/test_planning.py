@@ -1,0 +1,107 @@
+"""How large a run is made, and which shapes are looked at."""
+
+import threading
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from draftlight.engine.costs import StepCosts
+from draftlight.errors import UserError
+from draftlight.forge import worker
+from draftlight.forge.planning import languages, rows_together, sized
+from draftlight.forge.prospects import expected_acceptance, shapes_for, verify_costs
+from draftlight.forge.recipe import ChatPlan, Kind, Recipe, Shape, as_toml, read_recipe
+from draftlight.forge.worker import Switch
+from small_torch import small_model
+from twins import write_twin
+
+RECIPE = Recipe(Shape(Kind.NARROW, n_layers=4, width=256))
+
+
+def test_a_run_of_twice_the_time_writes_and_learns_twice_as_much() -> None:
+    one, two = (sized(RECIPE, seconds, 0.002, 0.0004) for seconds in (3600.0, 7200.0))
+    assert two.chats.n_tokens == pytest.approx(2 * one.chats.n_tokens, abs=2)
+    assert two.training.n_tokens == pytest.approx(2 * one.training.n_tokens, abs=2)
+    spent = one.chats.n_tokens * 0.002 + one.training.n_tokens * 0.0004
+    assert 0.8 * 3600 < spent < 0.95 * 3600
+
+
+def test_no_chat_is_learned_more_often_than_is_good() -> None:
+    slow_writer = sized(RECIPE, 3600.0, 0.1, 0.0001)
+    assert slow_writer.training.n_tokens == 8 * slow_writer.chats.n_tokens
+
+
+def test_shapes_fit_the_target() -> None:
+    target = small_model("llama", n_layers=3)
+    shapes = shapes_for(target, "auto")
+    assert shapes == [Shape(Kind.PRUNED, layers=(0, 2)), Shape(Kind.NARROW, n_layers=3, width=32)]
+    assert shapes_for(target, "narrow") == shapes[1:]
+    assert shapes_for(target, "pruned") == shapes[:1]
+    config: Any = target.config
+    config.num_hidden_layers, config.hidden_size, config.num_attention_heads, config.head_dim = 30, 576, 9, 64
+    assert shapes_for(target, "auto") == [
+        Shape(Kind.PRUNED, layers=(0, 1, 28, 29)),
+        Shape(Kind.NARROW, n_layers=4, width=256),
+    ]
+
+
+def test_more_time_is_expected_to_bring_more_acceptance() -> None:
+    for kind in Kind:
+        expected = [expected_acceptance(kind, minutes) for minutes in (0, 5, 10, 30, 60, 120, 240, 1000)]
+        assert expected == sorted(expected)
+        assert expected[0] == 0.0
+        assert expected[-1] < 0.6
+
+
+def test_verifies_are_priced_in_plain_steps() -> None:
+    costs = StepCosts((100, 2000), (1, 2, 4, 8, 16), ((1.0, 1.5, 2.0, 3.0, 5.0), (1.0, 1.5, 2.0, 3.0, 5.0)))
+    assert verify_costs(costs)[:4] == (1.0, 1.5, 1.75, 2.0)
+
+
+def test_a_large_cache_takes_fewer_chats_at_once() -> None:
+    config: Any = small_model("llama").config
+    assert rows_together(config, ChatPlan()) == 128
+    config.num_hidden_layers, config.num_key_value_heads, config.head_dim = 4000, 64, 128
+    assert 1 <= rows_together(config, ChatPlan()) < 128
+
+
+def test_a_target_speaks_what_its_file_says(tmp_path: Path, starter_target: Path) -> None:
+    write_twin(tmp_path / "twin.gguf")
+    assert languages(tmp_path / "twin.gguf") == ("en",)
+    assert languages(starter_target) == ("en",)
+
+
+def test_a_recipe_comes_back_as_it_was_written_and_a_wrong_one_is_refused(tmp_path: Path) -> None:
+    recipe = replace(RECIPE, chats=ChatPlan(languages=("de", "fr"), greedy_share=0.7), seed=5)
+    file = tmp_path / "recipe.toml"
+    file.write_text(as_toml(recipe), "utf-8")
+    assert read_recipe(file) == recipe
+    file.write_text("seed = 'many'", "utf-8")
+    with pytest.raises(UserError, match="is no recipe"):
+        read_recipe(file)
+
+
+def test_a_paused_run_waits_and_a_stop_ends_it_even_then() -> None:
+    switch = Switch()
+    assert switch.go_on()
+    switch.obey("pause")
+    answers: list[bool] = []
+    asking = threading.Thread(target=lambda: answers.append(switch.go_on()))
+    asking.start()
+    asking.join(0.05)
+    assert answers == []
+    switch.obey("go on")
+    asking.join()
+    assert answers == [True]
+    switch.obey("pause")
+    switch.obey("stop")
+    assert not switch.go_on()
+
+
+def test_a_run_ends_in_a_sentence_when_the_battery_runs_low(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worker, "battery_low", lambda: True)
+    monkeypatch.setattr(worker, "_BATTERY_SECONDS", -1.0)
+    with pytest.raises(UserError, match="battery is low"):
+        Switch().go_on()
