@@ -1,6 +1,5 @@
 """How large a run is made, and which shapes are looked at."""
 
-import threading
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,11 +8,9 @@ import pytest
 
 from draftlight.engine.costs import StepCosts
 from draftlight.errors import UserError
-from draftlight.forge import worker
 from draftlight.forge.planning import languages, rows_together, sized
 from draftlight.forge.prospects import expected_acceptance, shapes_for, verify_costs
 from draftlight.forge.recipe import ChatPlan, Kind, Recipe, Shape, as_toml, read_recipe
-from draftlight.forge.worker import Switch
 from small_torch import small_model
 from twins import write_twin
 
@@ -81,27 +78,3 @@ def test_a_recipe_comes_back_as_it_was_written_and_a_wrong_one_is_refused(tmp_pa
     file.write_text("seed = 'many'", "utf-8")
     with pytest.raises(UserError, match="is no recipe"):
         read_recipe(file)
-
-
-def test_a_paused_run_waits_and_a_stop_ends_it_even_then() -> None:
-    switch = Switch()
-    assert switch.go_on()
-    switch.obey("pause")
-    answers: list[bool] = []
-    asking = threading.Thread(target=lambda: answers.append(switch.go_on()))
-    asking.start()
-    asking.join(0.05)
-    assert answers == []
-    switch.obey("go on")
-    asking.join()
-    assert answers == [True]
-    switch.obey("pause")
-    switch.obey("stop")
-    assert not switch.go_on()
-
-
-def test_a_run_ends_in_a_sentence_when_the_battery_runs_low(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(worker, "battery_low", lambda: True)
-    monkeypatch.setattr(worker, "_BATTERY_SECONDS", -1.0)
-    with pytest.raises(UserError, match="battery is low"):
-        Switch().go_on()
