@@ -23,6 +23,7 @@ from draftlight.forge.prospects import Prospector, shapes_for, verify_costs
 from draftlight.forge.recipe import ChatPlan, HeldOutPlan, Recipe, Shape, read_recipe
 from draftlight.forge.reports import ChatsWritten, Outlook, Stage, StageBegun
 from draftlight.forge.run_folder import Plan, Prospect
+from draftlight.forge.student import begin
 from draftlight.forge.teacher import load_target, parity
 from draftlight.forge.torch_model import moved
 from draftlight.forge.training import train
@@ -59,7 +60,9 @@ def run(shop: Workshop) -> None:
             _write_chats(shop, teacher, target, plan)
         judge = Judge(target, held_out, outlook.verify_costs, shop.go_on)
         with shop.stage(Stage.TRAINING, f"Training the draft model: {plan.recipe.shape.label}"):
-            student = train(shop, teacher, judge, plan)
+            student = moved(begin(teacher, plan.recipe.shape, plan.recipe.seed), teacher.device)
+            del teacher  # it has said what it had to say, and takes the most memory
+            student = train(shop, student, judge, plan)
         with shop.stage(Stage.MEASURING, "Measuring what the draft model is worth"):
             report = finish(shop, student, judge, plan)
         folder.done.touch()

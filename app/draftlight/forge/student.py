@@ -22,9 +22,11 @@ def begin(target: PreTrainedModel, shape: Shape, seed: int) -> PreTrainedModel:
         torch.manual_seed(seed)
         config = _config(target.config, shape)
         student = fresh(config, "sdpa")
-    source = {name: tensor.detach().float() for name, tensor in target.state_dict().items()}
     if shape.kind is Kind.PRUNED:
-        student.load_state_dict({name: source[_origin(name, shape)] for name in student.state_dict()})
+        source = target.state_dict()
+        with torch.no_grad():
+            for name, tensor in student.state_dict().items():
+                tensor.copy_(source[_origin(name, shape)])
     else:
         _project(target, student)
     student.tie_weights()

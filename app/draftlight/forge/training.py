@@ -12,8 +12,7 @@ from draftlight.forge.export import write_draft
 from draftlight.forge.judging import Judge, opened
 from draftlight.forge.reports import AcceptanceMeasured, Trained
 from draftlight.forge.run_folder import Plan
-from draftlight.forge.student import begin
-from draftlight.forge.torch_model import learning, moved
+from draftlight.forge.torch_model import learning
 from draftlight.forge.workshop import Stopped, Workshop
 
 _SAVE_SECONDS = 60.0
@@ -23,10 +22,9 @@ _SHOWN_K = 3
 _SMOOTH = 0.98  # of the loss that is told
 
 
-def train(shop: Workshop, teacher: PreTrainedModel, judge: Judge, plan: Plan) -> PreTrainedModel:
-    """Return the trained draft model, as it was when it was accepted most. Raises Stopped, UserError, OSError."""
+def train(shop: Workshop, student: PreTrainedModel, judge: Judge, plan: Plan) -> PreTrainedModel:
+    """Train the draft model, and return it as it was when it was accepted most. Raises Stopped, UserError, OSError."""
     recipe, folder = plan.recipe, shop.folder
-    student = moved(begin(teacher, recipe.shape, recipe.seed), teacher.device)
     chats = joined(list(Shards(folder.chats).all()))
     training = Distillation(student, chats, recipe.training, recipe.seed, getattr(torch, plan.dtype))
     if folder.checkpoint.is_file():
@@ -39,7 +37,7 @@ def train(shop: Workshop, teacher: PreTrainedModel, judge: Judge, plan: Plan) ->
             raise Stopped
         if course.finished:
             break
-    student.load_state_dict(torch.load(folder.best, map_location=teacher.device, weights_only=True))
+    student.load_state_dict(torch.load(folder.best, map_location=student.device, weights_only=True))
     return student
 
 
