@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -49,6 +50,25 @@ def test_the_device_run_installs_no_window_and_no_torch() -> None:
     names = [requirement.split(">")[0].split("=")[0] for requirement in provide.required()]
     assert {"numpy", "jinja2", "pydantic", "pytest", "gguf"} <= set(names)
     assert not {name for name in names if name.startswith(("PySide6", "torch", "transformers", "llama"))}
+
+
+def test_making_a_draft_model_on_a_card_keeps_the_torch_that_is_there_and_adds_the_rest() -> None:
+    names = [re.split("[<>=]", requirement)[0] for requirement in provide.for_training()]
+    assert {"transformers", "gguf"} <= set(names)
+    assert "torch" not in names, "these tests run with torch installed"
+
+
+def test_a_forge_on_a_card_that_cannot_start_says_why(tmp_path: Path) -> None:
+    own = {"PATH": os.environ["PATH"], "OUT": str(tmp_path / "out"), "DRAFTLIGHT_DEVICE_WORK": str(tmp_path / "work")}
+    done = subprocess.run(  # noqa: S603 - our own script
+        [str(DEVICE / "forge.sh")],
+        env=own | {"DRAFTLIGHT_WHEELS": "/no/folder"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert done.stderr == "There is no folder /no/folder. Correct DRAFTLIGHT_WHEELS.\n"
 
 
 def test_the_summary_shows_every_arm_and_every_exact_width_found(tmp_path: Path) -> None:
