@@ -18,6 +18,7 @@ from draftlight.forge.acceptance import HeldOut, answered
 from draftlight.forge.chats import ChatWriter, Shards
 from draftlight.forge.finishing import finish
 from draftlight.forge.judging import Judge
+from draftlight.forge.labels import labelled_by
 from draftlight.forge.openers import read_openers
 from draftlight.forge.prospects import Prospector, shapes_for, verify_costs
 from draftlight.forge.recipe import ChatPlan, HeldOutPlan, Recipe, Shape, read_recipe
@@ -173,6 +174,8 @@ def _write_chats(shop: Workshop, teacher: PreTrainedModel, target: LlamaModel, p
     shop.tell(StageBegun(Stage.CHATS, f"{shop.request.target.name} writes chats with itself to learn from"))
     while progress.n_tokens < wanted:
         chats = needed(writer.shard(shards.n_whole(), progress.go_on))
+        if plan.recipe.chats.quantised_labels:
+            chats = needed(labelled_by(target, chats, plan.recipe.chats.n_labels, shop.go_on))
         shards.keep(shards.n_whole(), chats)
         progress.add(chats.n_answer_tokens, _text(target, chats.tokens[: chats.starts[1]].tolist()))
 

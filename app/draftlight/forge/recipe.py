@@ -42,7 +42,8 @@ class ChatPlan:
     """The chats the target writes with itself. Lengths in tokens; `n_tokens` counts answers only.
 
     Of the answers `greedy_share` are the most likely ones, the others drawn at `temperature`. The `n_labels` likeliest
-    tokens of the target's law are kept for each place.
+    tokens of the target's law are kept for each place: torch's law, or with `quantised_labels` that of the file as
+    llama.cpp computes it, which takes about as long again.
     """
 
     n_tokens: int = 600_000
@@ -53,6 +54,7 @@ class ChatPlan:
     n_labels: int = 16
     n_together: int = 128
     languages: tuple[str, ...] = ("en",)
+    quantised_labels: bool = False
 
 
 @dataclass(frozen=True, slots=True)
