@@ -58,6 +58,21 @@ def test_a_question_is_asked_as_a_real_chat_asks_it(vocabulary: LlamaVocabulary)
         assert prompt == list(build_prompt(vocabulary, [ChatMessage("user", question)], 2**31, 0).tokens)
 
 
+@pytest.mark.model
+def test_every_opener_is_kept_whole_and_the_target_goes_on_right_behind_it(starter_target: Path) -> None:
+    model = LlamaModel(starter_target, ModelOptions(n_ctx=256, n_threads=1))
+    try:
+        vocabulary = model.vocabulary
+        writes = ChatWriter(small_model("llama"), vocabulary, (), PLAN, 1)
+        header = b"".join(map(vocabulary.piece, writes._beginning("")))
+        assert header.endswith(b"user\n")
+        for opener in read_openers(paths.asset("forge/openers.toml"), ["en", "de", "fr", "es", "it", "pt"]):
+            text = b"".join(map(vocabulary.piece, writes._beginning(opener.text)))
+            assert text == header + opener.text.encode()
+    finally:
+        model.close()
+
+
 def test_answers_have_labels_for_each_token_and_end_with_an_end_token_or_at_their_longest(
     vocabulary: LlamaVocabulary,
 ) -> None:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from transformers import PreTrainedModel
 
 from draftlight.chat.prompt import ChatMessage, ChatVocabulary, build_prompt
+from draftlight.errors import UserError
 from draftlight.forge.openers import Opener, draw
 from draftlight.forge.recipe import ChatPlan
 from draftlight.forge.writing import Manner, Written, write
@@ -23,7 +24,8 @@ from draftlight.forge.writing import Manner, Written, write
 _NO_LIMIT = 2**31
 _QUESTION_TEMPERATURE = 1.0
 _LEAST_QUESTION = 3  # tokens that the target must have added to an opener
-_ENDINGS = (" apple", "\n\n17")  # what is common to prompts with either is the prompt up to the opener's end
+_ENDINGS = (" apple", " zebra")  # what is common to prompts with either is the prompt up to the opener's end
+_TRIES = 3  # at questions that are long enough
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,34 +85,49 @@ class ChatWriter:
     seed: int
 
     def shard(self, number: int, go_on: Callable[[], bool]) -> Chats | None:
-        """Write shard `number`; None as soon as `go_on` says no."""
+        """Write shard `number`; None as soon as `go_on` says no. Raises UserError for a target that asks nothing."""
         dice = random.Random(f"{self.seed} {number}")  # noqa: S311 - a recipe is to be repeated
+        prompts: list[tuple[int, ...]] = []
+        for _ in range(_TRIES):
+            asked = self._questions(dice, go_on)
+            if asked is None:
+                return None
+            prompts += asked
+            if prompts:
+                break
+        else:
+            raise UserError(
+                "The target asks no questions: left to write what a person would, it ends at once.",
+                "Choose a target that is trained for chats.",
+            )
+        answers = write(
+            self.model,
+            prompts,
+            [0.0 if dice.random() < self.plan.greedy_share else self.plan.temperature for _ in prompts],
+            Manner(self.plan.longest_answer, self.vocabulary.end_tokens, n_labels=self.plan.n_labels),
+            dice.getrandbits(32),
+            go_on,
+        )
+        return None if answers is None else _laid_end_to_end(prompts, answers)
+
+    def _questions(self, dice: random.Random, go_on: Callable[[], bool]) -> list[tuple[int, ...]] | None:
+        """Return prompts with questions that the target has written, those that are too short left out."""
         openers = draw(self.openers, self.plan.n_together, dice)
-        ends = self.vocabulary.end_tokens
         asked = write(
             self.model,
             [self._beginning(opener.text) for opener in openers],
             [_QUESTION_TEMPERATURE] * len(openers),
-            Manner(self.plan.longest_question, ends, n_labels=1),
+            Manner(self.plan.longest_question, self.vocabulary.end_tokens, n_labels=1),
             dice.getrandbits(32),
             go_on,
         )
         if asked is None:
             return None
-        prompts = [
+        return [
             self._prompt(opener.text + self._text(question))
             for opener, question in zip(openers, asked, strict=True)
             if len(question.tokens) > _LEAST_QUESTION
         ]
-        answers = write(
-            self.model,
-            prompts,
-            [0.0 if dice.random() < self.plan.greedy_share else self.plan.temperature for _ in prompts],
-            Manner(self.plan.longest_answer, ends, n_labels=self.plan.n_labels),
-            dice.getrandbits(32),
-            go_on,
-        )
-        return None if answers is None else _laid_end_to_end(prompts, answers)
 
     def _prompt(self, question: str) -> tuple[int, ...]:
         return build_prompt(self.vocabulary, [ChatMessage("user", question)], _NO_LIMIT, 0).tokens
