@@ -50,6 +50,7 @@ def test_more_time_is_expected_to_bring_more_acceptance() -> None:
         assert expected == sorted(expected)
         assert expected[0] == 0.0
         assert expected[-1] < 0.6
+        assert expected_acceptance(kind, 60, 270_000_000) == expected_acceptance(kind, 30)
 
 
 def test_verifies_are_priced_in_plain_steps() -> None:
@@ -66,8 +67,9 @@ def test_a_large_cache_takes_fewer_chats_at_once() -> None:
 
 def test_a_target_speaks_what_its_file_says(tmp_path: Path, starter_target: Path) -> None:
     write_twin(tmp_path / "twin.gguf")
-    assert languages(tmp_path / "twin.gguf") == ("en",)
-    assert languages(starter_target) == ("en",)
+    assert languages(tmp_path / "twin.gguf", ("de", "en")) == ("en",)
+    assert languages(starter_target, ("de", "en")) == ("en",)
+    assert languages(starter_target, ("de", "fr")) == ("en",)
 
 
 def test_a_recipe_comes_back_as_it_was_written_and_a_wrong_one_is_refused(tmp_path: Path) -> None:

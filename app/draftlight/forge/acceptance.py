@@ -20,6 +20,10 @@ from draftlight.engine.sampling import SamplingParams
 _ROWS = 32  # logits that one pass returns
 
 
+def _always() -> bool:
+    return True
+
+
 @dataclass(frozen=True, slots=True)
 class HeldOut:
     """A prompt and what the target itself answers to it, greedily; an end token is the answer's last, if it came."""
@@ -53,11 +57,16 @@ def answered(
     return found
 
 
-def agreement(draft: LanguageModel, held_out: Sequence[HeldOut]) -> float:
-    """Return the share of the answers' places at which the draft model's likeliest token is the target's, 0 to 1."""
+def agreement(draft: LanguageModel, held_out: Sequence[HeldOut], go_on: Callable[[], bool] = _always) -> float | None:
+    """Return the share of the answers' places at which the draft model's likeliest token is the target's, 0 to 1.
+
+    None as soon as `go_on`, asked before each answer, says no.
+    """
     n_right = n_places = 0
     context = _fresh(draft)
     for each in held_out:
+        if not go_on():
+            return None
         context.begin(())
         text = (*each.prompt, *each.answer)
         for _ in context.prefill(each.prompt):
@@ -71,12 +80,21 @@ def agreement(draft: LanguageModel, held_out: Sequence[HeldOut]) -> float:
 
 
 def block_efficiency(
-    draft: LanguageModel, tokenizer: Tokenizer, held_out: Sequence[HeldOut], draft_length: int
-) -> float:
-    """Return the committed tokens per verify when that many tokens are drafted in each round, greedily."""
+    draft: LanguageModel,
+    tokenizer: Tokenizer,
+    held_out: Sequence[HeldOut],
+    draft_length: int,
+    go_on: Callable[[], bool] = _always,
+) -> float | None:
+    """Return the committed tokens per verify when that many tokens are drafted in each round, greedily.
+
+    None as soon as `go_on`, asked before each answer, says no.
+    """
     n_committed = n_rounds = 0
     drafter = ModelDrafter(_fresh(draft), draft.n_vocab)
     for each in held_out:
+        if not go_on():
+            return None
         recital = _Recital(each, draft.n_vocab)
         decoder = SpeculativeDecoder(Context(recital), [drafter], tokenizer)
         request = GenerationRequest(

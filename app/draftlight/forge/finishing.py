@@ -5,13 +5,15 @@ from dataclasses import asdict
 
 from transformers import PreTrainedModel
 
+from draftlight.bench.intervals import Interval
+from draftlight.errors import UserError
 from draftlight.forge.export import write_draft
 from draftlight.forge.judging import QUANTISATIONS, Judge, Judged, measured_speed_up
 from draftlight.forge.recipe import as_toml
 from draftlight.forge.reports import Card, Forged
 from draftlight.forge.run_folder import Plan
 from draftlight.forge.torch_model import learning
-from draftlight.forge.workshop import Workshop, needed
+from draftlight.forge.workshop import Stopped, Workshop
 
 _BENCH_SHARE = 0.05  # of the run's time
 _LEAST_BENCH_SECONDS = 45.0
@@ -23,24 +25,36 @@ def finish(shop: Workshop, student: PreTrainedModel, judge: Judge, plan: Plan) -
     request, folder = shop.request, shop.folder
     learning(student, on=False)
     trials = [
-        needed(judge.judged(student, quantisation, folder.trial.with_name(f"{quantisation}.gguf.tmp")))
+        judge.judged(student, quantisation, folder.trial.with_name(f"{quantisation}.gguf.tmp"))
         for quantisation in QUANTISATIONS
     ]
     best = max(trials, key=lambda each: each.expected)
     for trial in trials:
         folder.log(judged=asdict(trial) | {"path": trial.path.name})
-    seconds = max(_LEAST_BENCH_SECONDS, 60.0 * request.minutes * _BENCH_SHARE)
-    measured = measured_speed_up(request.target, best.path, judge.held_out[:_N_BENCH], seconds, shop.cancel)
-    if not shop.go_on():
-        needed(None)
+    measured = _measured(shop, best, judge)
     card = _card(shop, best, plan, sum(len(each.answer) for each in judge.held_out))
     if measured is not None:
         card = card.with_measured(measured.value, measured.low, measured.high)
     write_draft(student, request.target, request.out, best.quantisation, _facts(card))
+    folder.done.touch()
     for trial in trials:
         trial.path.unlink()
     folder.log(card=asdict(card))
     return Forged(request.out, card)
+
+
+def _measured(shop: Workshop, best: Judged, judge: Judge) -> Interval | None:
+    """Return the speed-up by `bench`; None where that could not be measured, which is no reason to lose the rest."""
+    seconds = max(_LEAST_BENCH_SECONDS, 60.0 * shop.request.minutes * _BENCH_SHARE)
+    asked = judge.held_out[:_N_BENCH]
+    try:
+        measured = measured_speed_up(shop.request.target, best.path, asked, seconds, shop.cancel)
+    except UserError as error:
+        shop.folder.log(not_measured=str(error))
+        measured = None
+    if not shop.go_on():
+        raise Stopped
+    return measured
 
 
 def _card(shop: Workshop, best: Judged, plan: Plan, n_places: int) -> Card:
@@ -58,7 +72,7 @@ def _card(shop: Workshop, best: Judged, plan: Plan, n_places: int) -> Card:
         logit_difference=best.logit_difference,
         minutes=shop.folder.seconds_spent() / 60.0,
         n_chat_tokens=plan.recipe.chats.n_tokens,
-        n_trained_tokens=plan.recipe.training.n_tokens,
+        n_trained_tokens=max(shop.folder.looks(), key=lambda look: look.acceptance).n_tokens,
         recipe=plan.recipe,
     )
 

@@ -20,6 +20,7 @@ from draftlight.forge.acceptance import HeldOut, agreement, block_efficiency
 from draftlight.forge.export import write_draft
 from draftlight.forge.prospects import drafted_token_cost
 from draftlight.forge.teacher import parity
+from draftlight.forge.workshop import needed
 from draftlight.llama import loader
 from draftlight.llama.backend import LlamaModel, ModelOptions
 from draftlight.settings import PairSettings
@@ -52,21 +53,18 @@ class Judge:
     verify_costs: Sequence[float]
     go_on: Callable[[], bool]
 
-    def judged(self, student: PreTrainedModel, quantisation: str, path: Path) -> Judged | None:
-        """Write the draft model to `path` and measure it; None as soon as `go_on` says no."""
+    def judged(self, student: PreTrainedModel, quantisation: str, path: Path) -> Judged:
+        """Write the draft model to `path` and measure it. Raises Stopped, UserError."""
         write_draft(student, self.target.path, path, quantisation, {})
         with opened(path, self.target.n_threads) as draft:
             first = self.held_out[0]
             computed = parity(student, draft, [*first.prompt, *first.answer][:256])
-            accepted = agreement(draft, self.held_out)
-            efficiency = {}
-            for k in _LENGTHS:
-                if not self.go_on():
-                    return None
-                efficiency[k] = block_efficiency(draft, self.target.vocabulary, self.held_out, k)
-            cost = drafted_token_cost(self.target, draft, self.go_on)
-        if cost is None:
-            return None
+            accepted = needed(agreement(draft, self.held_out, self.go_on))
+            efficiency = {
+                k: needed(block_efficiency(draft, self.target.vocabulary, self.held_out, k, self.go_on))
+                for k in _LENGTHS
+            }
+            cost = needed(drafted_token_cost(self.target, draft, self.go_on))
         gains = {k: efficiency[k] / (self.verify_costs[k] + k * cost) for k in _LENGTHS}
         best = max(gains, key=gains.__getitem__)
         return Judged(path, quantisation, accepted, efficiency, cost, gains[best], best, computed.largest)

@@ -36,6 +36,11 @@ def read_openers(file: Path, languages: Sequence[str]) -> tuple[Opener, ...]:
     return found
 
 
+def known_languages(file: Path) -> tuple[str, ...]:
+    """Return the languages that there are openers in, as the file names them."""
+    return tuple(tomllib.loads(file.read_text("utf-8")))
+
+
 def draw(openers: Sequence[Opener], n: int, dice: random.Random) -> list[Opener]:
     """Return `n` of them: every kind as often as the next, and `_FREE` of them without a text."""
     kinds: dict[str, list[Opener]] = {}

@@ -4,9 +4,10 @@ Every part leaves its result in the run's folder and is skipped where that is th
 ends as it would have.
 """
 
-import time
+import math
 from dataclasses import asdict
 
+import torch
 from transformers import PreTrainedModel
 
 from draftlight import paths
@@ -19,9 +20,9 @@ from draftlight.forge.chats import ChatWriter, Shards
 from draftlight.forge.finishing import finish
 from draftlight.forge.judging import Judge
 from draftlight.forge.labels import labelled_by
-from draftlight.forge.openers import read_openers
+from draftlight.forge.openers import known_languages, read_openers
 from draftlight.forge.prospects import Prospector, shapes_for, verify_costs
-from draftlight.forge.recipe import ChatPlan, HeldOutPlan, Recipe, Shape, read_recipe
+from draftlight.forge.recipe import ChatPlan, HeldOutPlan, Recipe, Shape, TrainingPlan, read_recipe
 from draftlight.forge.reports import ChatsWritten, Outlook, Stage, StageBegun
 from draftlight.forge.run_folder import Plan, Prospect
 from draftlight.forge.student import begin
@@ -39,6 +40,9 @@ _N_CTX = 2048
 _LEAST_SAME_CHOICE = 0.85  # quantised arithmetic alone turns 4 % of the choices
 _PARITY_TOKENS = 192
 _TELL_SECONDS = 2.0
+_LEAST_CONTEXT = 1024
+_FEWEST_HELD_OUT = 4
+_OPENERS = "forge/openers.toml"
 _HELD_OUT_SHARE = 0.05  # of the run's time, for the target's own answers
 
 
@@ -48,6 +52,7 @@ def run(shop: Workshop) -> None:
     request.folder.mkdir(parents=True, exist_ok=True)
     target = LlamaModel(request.target, ModelOptions(n_ctx=_N_CTX))
     try:
+        _require_chats(target)
         with shop.stage(Stage.LOADING, f"Loading {request.target.name} and comparing it with llama.cpp"):
             teacher = _teacher(shop, target)
         with shop.stage(Stage.OUTLOOK, "Measuring what a draft model could bring on this computer"):
@@ -59,22 +64,42 @@ def run(shop: Workshop) -> None:
             held_out = _held_out(shop, target)
             plan = folder.plan() or _plan(shop, teacher, target, shape, outlook)
             _write_chats(shop, teacher, target, plan)
-        judge = Judge(target, held_out, outlook.verify_costs, shop.go_on)
+        looking, judge = (  # what chooses the best must not say how good it is
+            Judge(target, half, outlook.verify_costs, shop.go_on) for half in (held_out[::2], held_out[1::2])
+        )
         with shop.stage(Stage.TRAINING, f"Training the draft model: {plan.recipe.shape.label}"):
             student = moved(begin(teacher, plan.recipe.shape, plan.recipe.seed), teacher.device)
             del teacher  # it has said what it had to say, and takes the most memory
-            student = train(shop, student, judge, plan)
+            student = train(shop, student, looking, plan)
         with shop.stage(Stage.MEASURING, "Measuring what the draft model is worth"):
             report = finish(shop, student, judge, plan)
-        folder.done.touch()
         shop.tell(report)
     finally:
         target.close()
 
 
+def _require_chats(target: LlamaModel) -> None:
+    """Raise UserError for a target that cannot chat, before anything takes long."""
+    name = target.path.name
+    if target.vocabulary.chat_template is None:
+        raise UserError(
+            f"{name} brings no chat template, so it cannot chat with itself.", "Choose a model trained for chats."
+        )
+    if target.n_ctx < _LEAST_CONTEXT:
+        raise UserError(
+            f"{name} has a context of {target.n_ctx:,} tokens; making a draft model takes {_LEAST_CONTEXT:,}.",
+            "Choose a model with a longer context.",
+        )
+
+
+def _name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
 def _teacher(shop: Workshop, target: LlamaModel) -> PreTrainedModel:
     """Return the target in torch, where it computes fastest. Raises UserError where it does not compute the same."""
-    dtype = planning.fastest_dtype()
+    decided = shop.folder.plan() or shop.folder.prospect()
+    dtype = planning.fastest_dtype() if decided is None else getattr(torch, decided.dtype)
     teacher = load_target(shop.request.target, dtype, shop.request.weights)
     teacher.set_attn_implementation(ATTENTION)
     prompts = spread(read_prompts(paths.bench_suite()), 1)
@@ -111,7 +136,7 @@ def _outlook(shop: Workshop, teacher: PreTrainedModel, target: LlamaModel) -> tu
         raise UserError(f"{request.target.name} is too small for a draft model of its own.", "Choose a larger target.")
     prospector = Prospector(teacher, target, request.target, folder.trial, costs)
     shape, outlook = needed(prospector.best(shapes, request.minutes, shop.go_on))
-    folder.keep_prospect(Prospect(asked, shape, outlook))
+    folder.keep_prospect(Prospect(asked, shape, outlook, _name(teacher.dtype)))
     return shape, outlook
 
 
@@ -120,10 +145,11 @@ def _held_out(shop: Workshop, target: LlamaModel) -> list[HeldOut]:
     kept = shop.folder.held_out()
     if kept is not None:
         return kept
-    deadline = time.monotonic() + max(60.0, 60.0 * shop.request.minutes * _HELD_OUT_SHARE)
-    found: list[HeldOut] = []
     request, name = shop.request, shop.request.target.name
     plan = HeldOutPlan() if request.recipe is None else read_recipe(request.recipe).held_out
+    seconds = math.inf if request.recipe is not None else 60.0 * max(1.0, request.minutes * _HELD_OUT_SHARE)
+    deadline = shop.clock() + seconds
+    found: list[HeldOut] = []
     for prompt in spread(read_prompts(paths.bench_suite()), plan.n_questions):
         answering = f"{name} answers questions to be tested with, {len(found) + 1} of {plan.n_questions}"
         shop.tell(StageBegun(Stage.CHATS, answering))
@@ -131,8 +157,10 @@ def _held_out(shop: Workshop, target: LlamaModel) -> list[HeldOut]:
         if len(tokens) + plan.n_tokens > target.n_ctx:
             continue
         found += needed(answered(target, target.vocabulary, [tokens], plan.n_tokens, shop.go_on))
-        if time.monotonic() > deadline:
+        if shop.clock() > deadline and len(found) >= _FEWEST_HELD_OUT:
             break
+    if len(found) < _FEWEST_HELD_OUT:
+        raise UserError(f"{name} has too short a context to be asked anything.", "Choose another target.")
     shop.folder.keep_held_out(found)
     return found
 
@@ -145,22 +173,23 @@ def _plan(shop: Workshop, teacher: PreTrainedModel, target: LlamaModel, shape: S
     else:
         chats = ChatPlan(
             n_together=planning.rows_together(teacher.config, ChatPlan()),
-            languages=planning.languages(request.target),
+            languages=planning.languages(request.target, known_languages(paths.asset(_OPENERS))),
         )
-        recipe = Recipe(shape, chats)
-        started = time.monotonic()
+        recipe = Recipe(shape, chats, TrainingPlan(learning_rate=planning.learning_rate(shape.kind)))
+        shop.tell(StageBegun(Stage.CHATS, f"{request.target.name} writes its first chats, to see how long they take"))
+        started = shop.clock()
         first = needed(_writer(teacher, target, recipe).shard(0, shop.go_on))
-        chat_seconds = (time.monotonic() - started) / first.n_answer_tokens
+        chat_seconds = (shop.clock() - started) / first.n_answer_tokens
         Shards(shop.folder.chats).keep(0, first)
         step_seconds = planning.seconds_per_trained_token(teacher, recipe, first)
         recipe = planning.sized(recipe, 60.0 * request.minutes, chat_seconds, step_seconds)
-    plan = planning.whole(recipe, outlook)
+    plan = planning.whole(recipe, outlook, _name(teacher.dtype))
     shop.folder.keep_plan(plan)
     return plan
 
 
 def _writer(teacher: PreTrainedModel, target: LlamaModel, recipe: Recipe) -> ChatWriter:
-    openers = read_openers(paths.asset("forge/openers.toml"), recipe.chats.languages)
+    openers = read_openers(paths.asset(_OPENERS), recipe.chats.languages)
     return ChatWriter(teacher, target.vocabulary, openers, recipe.chats, recipe.seed)
 
 
@@ -188,13 +217,13 @@ class _ChatsProgress:
         self.n_tokens = self._n_before = n_tokens
         self._per_shard = 0.5 * plan.n_together * plan.longest_answer
         self._n_steps = 0
-        self._started = self._told = time.monotonic()
+        self._started = self._told = shop.clock()
         self._sample = ""
 
     def go_on(self) -> bool:
         """Count a step, and tell from time to time; return whether to go on."""
         self._n_steps += 1
-        if time.monotonic() - self._told > _TELL_SECONDS:
+        if self._shop.clock() - self._told > _TELL_SECONDS:
             self._tell()
         return self._shop.go_on()
 
@@ -207,11 +236,11 @@ class _ChatsProgress:
     def _tell(self) -> None:
         steps = self._plan.longest_question + self._plan.longest_answer
         n_tokens = self.n_tokens + self._per_shard * min(1.0, self._n_steps / steps)
-        seconds = time.monotonic() - self._started
+        seconds = self._shop.clock() - self._started
         left = max(0.0, self._plan.n_tokens - n_tokens) * seconds / max(1.0, n_tokens - self._n_before)
         done = min(round(n_tokens), self._plan.n_tokens)
         self._shop.tell(ChatsWritten(done, self._plan.n_tokens, left, self._sample))
-        self._told = time.monotonic()
+        self._told = self._shop.clock()
 
 
 def _text(target: LlamaModel, tokens: list[int]) -> str:

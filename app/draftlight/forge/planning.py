@@ -1,6 +1,7 @@
 """How large a run is made for its time: how much this computer writes and trains in a second, and in which numbers."""
 
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from transformers import PreTrainedConfig, PreTrainedModel
 
 from draftlight.forge.chats import Chats
 from draftlight.forge.distill import Distillation
-from draftlight.forge.recipe import ChatPlan, Recipe
+from draftlight.forge.recipe import ChatPlan, Kind, Recipe
 from draftlight.forge.reports import Outlook
 from draftlight.forge.run_folder import Plan
 from draftlight.forge.student import begin
@@ -61,10 +62,11 @@ def rows_together(config: PreTrainedConfig, chats: ChatPlan) -> int:
     return n
 
 
-def languages(target: Path) -> tuple[str, ...]:
-    """Return the languages that the file says the model speaks, English where it says nothing."""
+def languages(target: Path, known: Sequence[str]) -> tuple[str, ...]:
+    """Return those of the `known` languages that the file says the model speaks, English where it names none."""
     named = read_header(target).metadata.get("general.languages")
-    return tuple(map(str, named)) if isinstance(named, tuple) else ("en",)
+    spoken = [str(each) for each in named] if isinstance(named, tuple) else []
+    return tuple(each for each in known if each in spoken) or ("en",)
 
 
 def seconds_per_trained_token(teacher: PreTrainedModel, recipe: Recipe, chats: Chats) -> float:
@@ -79,6 +81,11 @@ def seconds_per_trained_token(teacher: PreTrainedModel, recipe: Recipe, chats: C
     return (time.perf_counter() - started) / max(1, training.n_seen - seen)
 
 
+def learning_rate(kind: Kind) -> float:
+    """Return the rate that suits a shape: what comes from the target must not be lost at once."""
+    return 1e-3 if kind is Kind.PRUNED else 3e-3
+
+
 def sized(recipe: Recipe, seconds: float, chat_seconds: float, step_seconds: float) -> Recipe:
     """Return the recipe with as many chats and as much training as fit, by what an answer token takes in each."""
     n_chats = max(_LEAST_CHAT_TOKENS, round(_CHATS_SHARE * seconds / chat_seconds))
@@ -90,11 +97,11 @@ def sized(recipe: Recipe, seconds: float, chat_seconds: float, step_seconds: flo
     )
 
 
-def whole(recipe: Recipe, outlook: Outlook) -> Plan:
-    """Return the plan for this recipe."""
+def whole(recipe: Recipe, outlook: Outlook, dtype: str) -> Plan:
+    """Return the plan for this recipe; `dtype` is the name of what products are computed in."""
     return Plan(
         recipe=recipe,
         outlook=outlook,
         look_every=max(1, recipe.training.n_tokens // recipe.held_out.n_looks),
-        dtype=str(fastest_dtype()).removeprefix("torch."),
+        dtype=dtype,
     )

@@ -23,6 +23,7 @@ CONTEXT = 600  # tokens, at which costs are compared: a chat's usual length
 _TIMED = 60  # passes of each model
 _WARM_UP = 8
 _CHUNK = 100
+_MEASURED_WITH = 135_000_000  # parameters of the target below
 # Acceptance per place on the benchmark's own questions after so many minutes on two cores. Measured with the starter
 # target: 20 minutes, narrow. The pruned shape had 1.22 times that; the longer times are extrapolated from both curves.
 _REACHED = {
@@ -47,8 +48,12 @@ def shapes_for(target: PreTrainedModel, size: str) -> list[Shape]:
     return shapes
 
 
-def expected_acceptance(kind: Kind, minutes: float) -> float:
-    """Return what such a draft model usually reaches in so many minutes: lines between what was measured."""
+def expected_acceptance(kind: Kind, minutes: float, n_parameters: int = _MEASURED_WITH) -> float:
+    """Return what such a draft model usually reaches in so many minutes: lines between what was measured.
+
+    A target of twice the parameters writes half as many chats in that time.
+    """
+    minutes *= min(1.0, _MEASURED_WITH / n_parameters)
     points = _REACHED[kind]
     if minutes <= points[0][0]:
         return points[0][1] * minutes / points[0][0]
@@ -122,4 +127,5 @@ class Prospector:
             self.trial.unlink()
         if cost is None:
             return None
-        return Outlook(shape.label, self.verify_costs, cost, expected_acceptance(shape.kind, minutes))
+        expected = expected_acceptance(shape.kind, minutes, self.teacher.num_parameters())
+        return Outlook(shape.label, self.verify_costs, cost, expected)

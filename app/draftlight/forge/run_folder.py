@@ -33,6 +33,7 @@ class Prospect:
     asked: str
     shape: Shape
     outlook: Outlook
+    dtype: str
 
 
 _PLAN = TypeAdapter(Plan)

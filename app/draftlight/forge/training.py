@@ -1,10 +1,11 @@
 """The training of one run: goes on from its checkpoint, looks at the acceptance from time to time, keeps the best."""
 
-import time
+import math
 
 import torch
 from transformers import PreTrainedModel
 
+from draftlight.errors import UserError
 from draftlight.forge.acceptance import agreement, block_efficiency
 from draftlight.forge.chats import Shards, joined
 from draftlight.forge.distill import Distillation, keep
@@ -13,9 +14,10 @@ from draftlight.forge.judging import Judge, opened
 from draftlight.forge.reports import AcceptanceMeasured, Trained
 from draftlight.forge.run_folder import Plan
 from draftlight.forge.torch_model import learning
-from draftlight.forge.workshop import Stopped, Workshop
+from draftlight.forge.workshop import Stopped, Workshop, needed
 
 _SAVE_SECONDS = 60.0
+_SAVING_SHARE = 20  # times that training goes on for what saving took
 _TELL_SECONDS = 2.0
 _PATIENCE = 5  # looks without a better acceptance after which the training ends early
 _SHOWN_K = 3
@@ -31,14 +33,29 @@ def train(shop: Workshop, student: PreTrainedModel, judge: Judge, plan: Plan) ->
         training.restore(folder.checkpoint)
     course = _Course(shop, training, student, judge, plan)
     for step in training.steps():
+        if not math.isfinite(step.loss):
+            raise UserError(
+                "The training has lost its way: its loss is no number any more.",
+                "Begin anew, with a recipe of a lower learning rate.",
+            )
         course.note(step.loss)
-        if not shop.go_on():
-            training.save(folder.checkpoint)
+        if not _goes_on(shop, training):
             raise Stopped
         if course.finished:
             break
     student.load_state_dict(torch.load(folder.best, map_location=student.device, weights_only=True))
     return student
+
+
+def _goes_on(shop: Workshop, training: Distillation) -> bool:
+    """Ask whether to go on; what there is is saved where not, a low battery included."""
+    goes_on = False
+    try:
+        goes_on = shop.go_on()
+    finally:
+        if not goes_on:
+            training.save(shop.folder.checkpoint)
+    return goes_on
 
 
 class _Course:
@@ -52,8 +69,9 @@ class _Course:
         for look in self._looks:
             shop.tell(look)
         self._loss: float | None = None
-        self._started, self._n_before = time.monotonic(), training.n_seen
-        self._told = self._saved = time.monotonic()
+        self._started, self._n_before = shop.clock(), training.n_seen
+        self._told = self._saved = shop.clock()
+        self._save_every = _SAVE_SECONDS
 
     @property
     def finished(self) -> bool:
@@ -67,21 +85,23 @@ class _Course:
         self._loss = loss if self._loss is None else _SMOOTH * self._loss + (1 - _SMOOTH) * loss
         if training.n_seen // self._plan.look_every > len(self._looks) or training.done:
             self._look()
-        if time.monotonic() - self._saved > _SAVE_SECONDS:
+        if self._shop.clock() - self._saved > self._save_every:
             self._save()
-        if time.monotonic() - self._told > _TELL_SECONDS or training.done:
+        if self._shop.clock() - self._told > _TELL_SECONDS or training.done:
             self._tell()
 
     def _tell(self) -> None:
         training, wanted = self._training, self._plan.recipe.training.n_tokens
-        speed = max(1.0, training.n_seen - self._n_before) / (time.monotonic() - self._started)
+        speed = max(1.0, training.n_seen - self._n_before) / (self._shop.clock() - self._started)
         left = max(0.0, wanted - training.n_seen) / speed
         self._shop.tell(Trained(min(training.n_seen, wanted), wanted, self._loss or 0.0, left))
-        self._told = time.monotonic()
+        self._told = self._shop.clock()
 
     def _save(self) -> None:
+        began = self._shop.clock()
         self._training.save(self._shop.folder.checkpoint)
-        self._saved = time.monotonic()
+        self._saved = self._shop.clock()
+        self._save_every = max(_SAVE_SECONDS, _SAVING_SHARE * (self._saved - began))
 
     def _look(self) -> None:
         """Draft with the model as it is and keep the best. The checkpoint comes last: a kill before it repeats all."""
@@ -89,8 +109,9 @@ class _Course:
         learning(self._student, on=False)
         write_draft(self._student, judge.target.path, folder.trial, "Q8_0", {})
         with opened(folder.trial, judge.target.n_threads) as draft:
-            accepted = agreement(draft, judge.held_out)
-            efficiency = block_efficiency(draft, judge.target.vocabulary, judge.held_out, _SHOWN_K)
+            accepted = needed(agreement(draft, judge.held_out, self._shop.go_on))
+            vocabulary = judge.target.vocabulary
+            efficiency = needed(block_efficiency(draft, vocabulary, judge.held_out, _SHOWN_K, self._shop.go_on))
         folder.trial.unlink()
         learning(self._student, on=True)
         best = max((look.acceptance for look in self._looks), default=-1.0)

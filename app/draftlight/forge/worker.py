@@ -31,10 +31,11 @@ class Switch:
         self._running = threading.Event()
         self._running.set()
         self._looked = time.monotonic()
+        self._waited = 0.0
 
     def obey(self, word: str) -> None:
         """Do what a line of the input says; any other line is not for us."""
-        if word == "pause":
+        if word == "pause" and not self.cancel.cancelled:
             self._running.clear()
         elif word == "go on":
             self._running.set()
@@ -44,12 +45,19 @@ class Switch:
 
     def go_on(self) -> bool:
         """Wait while the run is paused; return whether it goes on. Raises UserError where the battery runs low."""
-        self._running.wait()
+        if not self._running.is_set():
+            began = time.monotonic()
+            self._running.wait()
+            self._waited += time.monotonic() - began
         if time.monotonic() - self._looked > _BATTERY_SECONDS:
             self._looked = time.monotonic()
             if battery_low():
                 raise UserError("The battery is low.", "Plug the computer in, then go on with the run.")
         return not self.cancel.cancelled
+
+    def clock(self) -> float:
+        """Return seconds that rise while the run is not paused."""
+        return time.monotonic() - self._waited
 
 
 def main(argv: Sequence[str]) -> int:
@@ -80,7 +88,7 @@ def _run(request: ForgeRequest, switch: Switch) -> None:
     from draftlight.llama.backend import LoadCancelled  # noqa: PLC0415 - as above
 
     try:
-        run(Workshop(request, _tell, switch.go_on, switch.cancel))
+        run(Workshop(request, _tell, switch.go_on, switch.cancel, switch.clock))
     except (Stopped, LoadCancelled):
         return
 

@@ -1,6 +1,5 @@
 """What all parts of a forge run work with: the request, the run's folder, whom to tell, and whether to go on."""
 
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -27,12 +26,16 @@ def needed(value: _Value | None) -> _Value:
 
 @dataclass(frozen=True, slots=True)
 class Workshop:
-    """What a run works with. `go_on` waits while the run is paused, and says no once it is to stop."""
+    """What a run works with. `go_on` waits while the run is paused, and says no once it is to stop.
+
+    `clock` counts seconds, those of a pause left out.
+    """
 
     request: ForgeRequest
     tell: Callable[[Report], None]
     go_on: Callable[[], bool]
     cancel: CancelToken
+    clock: Callable[[], float]
     folder: RunFolder = field(init=False)
 
     def __post_init__(self) -> None:
@@ -43,8 +46,8 @@ class Workshop:
     def stage(self, stage: Stage, sentence: str) -> Iterator[None]:
         """Say that a part begins, and note what it took, also where it is stopped. Raises OSError."""
         self.tell(StageBegun(stage, sentence))
-        started = time.monotonic()
+        started = self.clock()
         try:
             yield
         finally:
-            self.folder.log(stage=str(stage), seconds=round(time.monotonic() - started, 1))
+            self.folder.log(stage=str(stage), seconds=round(self.clock() - started, 1))
