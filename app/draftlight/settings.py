@@ -111,7 +111,7 @@ class Settings(BaseModel):
 
     `pair` is the last pair that was loaded, None for the starter pair. `draft_length` is K or "auto"; None, never
     chosen, means "auto" too, save for the starter pair, which shows drafts to look at. `mode` "auto" is what the pair
-    does best.
+    does best. `learn_from_chats`: draft models may be tuned on the chats on this disk.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -126,6 +126,7 @@ class Settings(BaseModel):
     color_scheme: ColorScheme = ColorScheme.SYSTEM
     pair: PairSettings | None = None
     last_conversation: int | None = None
+    learn_from_chats: bool = False
 
     def changed(self, **changes: object) -> Self:
         """Return a copy with some values replaced, checked like the file's. Raises pydantic.ValidationError."""

@@ -13,7 +13,8 @@ from dataclasses import asdict, dataclass, field, replace
 from json import dumps
 from typing import Literal, Protocol, TypeAlias
 
-from draftlight.chat.prompt import ChatMessage, ChatVocabulary, Prompt, PromptTooLong, build_prompt, clean_text
+from draftlight.chat.conversation import prompt_of
+from draftlight.chat.prompt import ChatVocabulary, clean_text
 from draftlight.chat.trace import Trace, dump_event, dump_header, dump_stats
 from draftlight.engine.cancel import CancelToken
 from draftlight.engine.decoding import GenerationRequest, Mode, SpeculativeDecoder
@@ -195,7 +196,7 @@ class ChatService:
         decoder, vocabulary = self._pair.decoder, self._pair.vocabulary
         system_prompt = store.conversation(question.conversation_id).system_prompt
         reserve = min(options.max_new_tokens, decoder.n_ctx // 4)
-        prompt = _prompt(vocabulary, system_prompt, store.path_to(question.id), decoder.n_ctx, reserve)
+        prompt = prompt_of(vocabulary, system_prompt, store.path_to(question.id), decoder.n_ctx, reserve)
         if prompt.n_dropped_turns:
             yield TurnsDropped(prompt.n_dropped_turns)
         unread = [*(turn.text for turn in prompt.dropped), *(answer.text for answer in store.answers_to(question.id))]
@@ -321,27 +322,6 @@ def _saved(message: Message) -> MessageSaved:
     return MessageSaved(message.conversation_id, message.id, message.role, message.status)
 
 
-def _prompt(
-    vocabulary: ChatVocabulary, system_prompt: str, messages: Sequence[Message], n_ctx: int, reserve: int
-) -> Prompt:
-    """Build the prompt. Where unanswered questions make the last one too long, they are left out as turns that are."""
-    said = [message for message in messages if message.text]
-    try:
-        return build_prompt(vocabulary, _turns(system_prompt, said), n_ctx, reserve)
-    except PromptTooLong:
-        answered = [
-            message
-            for message, following in zip(said, [*said[1:], None], strict=True)
-            if following is None or following.role != message.role
-        ]
-        left_out = [message for message in said if message not in answered]
-        if not left_out:
-            raise
-    prompt = build_prompt(vocabulary, _turns(system_prompt, answered), n_ctx, reserve)
-    n_dropped = prompt.n_dropped_turns + len(left_out)
-    return replace(prompt, n_dropped_turns=n_dropped, dropped=(*_turns("", left_out), *prompt.dropped))
-
-
 def _earlier(vocabulary: ChatVocabulary, texts: Sequence[str]) -> tuple[tuple[int, ...], ...]:
     """Return this conversation's texts that the prompt lacks, oldest first, to draft from; too long, the newest."""
     kept: list[tuple[int, ...]] = []
@@ -354,20 +334,6 @@ def _earlier(vocabulary: ChatVocabulary, texts: Sequence[str]) -> tuple[tuple[in
         if not room:
             break
     return tuple(reversed(kept))
-
-
-def _turns(system_prompt: str, messages: Sequence[Message]) -> list[ChatMessage]:
-    """What the model is told. A broken-off answer counts as far as it came.
-
-    Questions whose answer never began are joined, because templates want the two sides to take turns.
-    """
-    turns = [ChatMessage("system", system_prompt)] if system_prompt.strip() else []
-    for message in messages:
-        if turns and turns[-1].role == message.role:
-            turns[-1] = ChatMessage(message.role, f"{turns[-1].text}\n\n{message.text}")
-        else:
-            turns.append(ChatMessage(message.role, message.text))
-    return turns
 
 
 def _seed(options: GenerationOptions) -> int:

@@ -64,6 +64,9 @@ class Arguments(argparse.Namespace):
     start_over: bool = False
     outlook: bool = False
     anyway: bool = False
+    tune: bool = False
+    reset: bool = False
+    learn_from_chats: str | None = None
     # models
     folders: Sequence[Path] = ()
 
@@ -259,6 +262,17 @@ def _add_forge(parser: argparse.ArgumentParser) -> None:
     begun.add_argument("--start-over", action="store_true", help="delete what such a run has done, and begin anew")
     course.add_argument("--outlook", action="store_true", help="say what a draft model could bring here, and end")
     course.add_argument("--anyway", action="store_true", help="make it even where it can only slow answers down")
+    tuned = parser.add_argument_group("learning from your own chats, on this computer alone")
+    tuned.add_argument(
+        "--learn-from-chats", choices=("on", "off"), help="allow it, or no longer; off unless you have allowed it"
+    )
+    tuned.add_argument(
+        "--tune",
+        action="store_true",
+        help="tune a draft model on what TARGET answered you; kept if newer answers than those show that it is better",
+    )
+    tuned.add_argument("--draft", metavar="FILE", help="the draft model to tune; the last pair's, else the starter's")
+    tuned.add_argument("--reset", action="store_true", help="delete what was tuned from that draft model")
 
 
 def draft_length(text: str) -> int | None:

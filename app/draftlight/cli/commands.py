@@ -1,6 +1,6 @@
 """The terminal's commands by name."""
 
-from draftlight.cli import bench, chat, forge, generate, models, probe
+from draftlight.cli import bench, chat, forge, generate, models, probe, tune
 from draftlight.cli.arguments import Arguments
 from draftlight.cli.parts import Parts
 
@@ -13,7 +13,7 @@ def run(arguments: Arguments, parts: Parts) -> int:
         case "chat":
             return chat.run(arguments, parts)
         case "forge":
-            return forge.run(arguments, parts)
+            return tune.run(arguments, parts) if tune.is_asked(arguments) else forge.run(arguments, parts)
         case "generate":
             return generate.run(arguments, parts)
         case "models":

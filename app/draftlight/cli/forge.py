@@ -7,6 +7,7 @@ import subprocess
 import sys
 from contextlib import closing
 from dataclasses import replace
+from pathlib import Path
 
 from draftlight.cli.arguments import FORGE_MINUTES, Arguments, program_name
 from draftlight.cli.choices import starter_target
@@ -17,7 +18,7 @@ from draftlight.cli.rendering import ProgressBar, say
 from draftlight.engine.cancel import CancelToken
 from draftlight.errors import UserError
 from draftlight.forge.client import Control, ForgeFailed, ForgeRequest, discard, request_for, unfinished
-from draftlight.forge.figures import card_sentence, is_worth_it, made_of, outlook_sentences
+from draftlight.forge.figures import card_sentence, is_worth_it, made_of, outlook_sentences, tuned_sentences
 from draftlight.forge.reports import (
     AcceptanceMeasured,
     ChatsWritten,
@@ -27,6 +28,7 @@ from draftlight.forge.reports import (
     Report,
     StageBegun,
     Trained,
+    Tuned,
     as_line,
 )
 
@@ -51,7 +53,7 @@ def run(arguments: Arguments, parts: Parts) -> int:
     if not arguments.outlook:
         _settle_what_was_begun(request, arguments)
     cancel, control = CancelToken(), Control()
-    screen = _JsonLines() if arguments.json else _Screen(request)
+    screen = JsonLines() if arguments.json else Screen(request)
     try:
         with cancelled_by_ctrl_c(cancel), closing(parts.forge(request, cancel, control)) as reports:
             for report in reports:
@@ -117,14 +119,16 @@ def _stopped(request: ForgeRequest, arguments: Arguments) -> int:
     return INTERRUPTED
 
 
-class _JsonLines:
+class JsonLines:
     """The reports as they come, one a line."""
 
     def __init__(self) -> None:
+        """Start before the first."""
         self.is_done = False
 
     def show(self, report: Report) -> None:
-        self.is_done |= isinstance(report, Forged)
+        """Show one report."""
+        self.is_done |= isinstance(report, Forged | Tuned)
         sys.stdout.write(as_line(report) + "\n")
         sys.stdout.flush()
 
@@ -132,10 +136,11 @@ class _JsonLines:
         """Leave everything as it is."""
 
 
-class _Screen:
+class Screen:
     """The reports for a reader: how far it is on the standard error, what came of it on the standard output."""
 
     def __init__(self, request: ForgeRequest) -> None:
+        """Start before the first."""
         self.is_done = False
         self._request = request
         self._bar = ProgressBar(sys.stderr)
@@ -162,19 +167,26 @@ class _Screen:
                 self._tell(f"After {report.n_tokens:,} tokens, on held-out chats: {figures}.")
             case Forged():
                 self.is_done = True
-                card, chat = report.card, ("chat", "--target", str(self._request.target), "--draft", str(report.path))
                 self._write(
-                    f"The draft model for {self._request.target.name} is made ({made_of(card)}).",
-                    f"It {card_sentence(card)}.",
-                    str(report.path),
-                    f"Chat with it: {program_name()} {_quoted(*chat)}",
+                    f"The draft model for {self._request.target.name} is made ({made_of(report.card)}).",
+                    f"It {card_sentence(report.card)}.",
+                    *self._made(report.path),
                 )
+            case Tuned():
+                self.is_done = True
+                self._write(*tuned_sentences(report))
+                if report.path is not None:
+                    self._write(*self._made(report.path))
             case Failed():
                 raise AssertionError("forge() raises it")
 
     def clear(self) -> None:
         """Take the bar away."""
         self._bar.clear()
+
+    def _made(self, path: Path) -> tuple[str, str]:
+        chat = ("chat", "--target", str(self._request.target), "--draft", str(path))
+        return str(path), f"Chat with it: {program_name()} {_quoted(*chat)}"
 
     def _tell(self, sentence: str) -> None:
         self._bar.clear()

@@ -25,13 +25,16 @@ from draftlight.forge.conditions import (
     battery_low,
     folder_bytes,
     out_bytes,
+    require_consent,
     require_family,
     require_packages,
     require_room,
+    require_tunable,
+    tuned_bytes,
 )
 from draftlight.forge.lock import only_run
 from draftlight.forge.recipe import read_recipe
-from draftlight.forge.reports import Failed, Forged, Outlook, Report, StageBegun, from_line
+from draftlight.forge.reports import Failed, Forged, Outlook, Report, StageBegun, Tuned, from_line
 from draftlight.library.gguf import read_header
 from draftlight.library.header_file import shown_name
 
@@ -58,7 +61,8 @@ class ForgeRequest:
 
     `recipe` is a configuration that decides instead of `minutes` and `size` ("auto", "narrow", "pruned"). `weights` is
     a folder of safetensors with the same model, read instead of the GGUF file's weights. With `only_outlook` the run
-    ends once it is known what is possible.
+    ends once it is known what is possible. With `tune`, a draft model, that one is tuned on
+    the person's own chats and written to `out`.
     """
 
     target: Path
@@ -69,6 +73,7 @@ class ForgeRequest:
     recipe: Path | None = None
     weights: Path | None = None
     only_outlook: bool = False
+    tune: Path | None = None
 
 
 _REQUEST = TypeAdapter(ForgeRequest)
@@ -194,17 +199,17 @@ def forge(
     command: Sequence[str] = WORKER_COMMAND,
     low_battery: Callable[[], bool] = battery_low,
 ) -> Generator[Report, None, None]:
-    """Make the draft model in a child process (`command` plus the request); yield what it reports, Forged last.
+    """Make or tune a draft model in a child process (`command` plus the request); yield what it reports, its end last.
 
     It goes on from what lies in the request's folder, unless that run has ended well. After a cancel it saves first,
-    which takes a second or two and at most 20, and ends without Forged unless it was just done. Closing the iterator
-    ends the child at once.
+    which takes a second or two and at most 20, and ends without that unless it was just done. Closing the iterator
+    ends the child at once. Of a run that tunes nothing stays but the tuned draft model.
 
     Raises UserError: before anything is started where something is missing or another run is at work in that folder,
     later as ForgeFailed. Raises ForgeBroken for a bug of the child's.
     """
     with only_run(request.folder) as lock:
-        if (request.folder / "done").exists() and not request.only_outlook:
+        if request.tune or ((request.folder / "done").exists() and not request.only_outlook):
             _delete(request.folder)
         _require(request, low_battery)
         if cancel.cancelled:
@@ -225,17 +230,26 @@ def forge(
         finally:
             with contextlib.suppress(OSError):  # of a run that was killed while it wrote; it writes it anew
                 request.out.with_name(f"{request.out.name}.part").unlink()
+            if request.tune:
+                _delete(request.folder)
 
 
 def _require(request: ForgeRequest, low_battery: Callable[[], bool]) -> None:
     """Check what can be known before anything is started. Raises UserError."""
     header = read_header(request.target)
-    require_family(header)
+    tuned = None if request.tune is None else read_header(request.tune)
+    if tuned is None:
+        require_family(header)
+    else:
+        require_consent()
+        require_tunable(header, tuned)
     require_packages()
     if low_battery():
         raise UserError("The battery is nearly empty.", "Plug the machine in: making a draft model takes long.")
     recipe = None if request.recipe is None else read_recipe(request.recipe)
-    if not request.only_outlook:
+    if tuned is not None:
+        require_room({request.folder: tuned_bytes(tuned), request.out.parent: tuned_bytes(tuned)})
+    elif not request.only_outlook:
         kept = sum(file.stat().st_size for file in request.folder.rglob("*") if file.is_file())
         needed = max(0, folder_bytes(header, request.minutes, recipe) - kept)
         require_room({request.folder: needed, request.out.parent: out_bytes(header)})
@@ -265,7 +279,7 @@ class _Run:
                     raise ForgeFailed(report.sentence, report.remedy, resumable=resumable)
                 if isinstance(report, StageBegun):
                     self._doing = report.sentence
-                self._done |= isinstance(report, Outlook if self._request.only_outlook else Forged)
+                self._done |= isinstance(report, Outlook if self._request.only_outlook else Forged | Tuned)
                 yield report
         finally:
             control.attach(None)
@@ -293,7 +307,8 @@ class _Run:
 
     def _raise(self, status: int | None) -> None:
         """Say why there is no draft model. Raises ForgeFailed, ForgeBroken."""
-        what = f"Making the draft model of {self._request.target.name}"
+        doing_what = "Making" if self._request.tune is None else "Tuning"
+        what = f"{doing_what} the draft model of {self._request.target.name}"
         doing = f" ({self._doing})" if self._doing else ""
         how = Ending.BY_ITSELF if status is None else ending(status)
         if status is not None and how is not Ending.BY_ITSELF:

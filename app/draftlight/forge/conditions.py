@@ -17,6 +17,8 @@ from draftlight.errors import UserError
 from draftlight.forge.recipe import Recipe
 from draftlight.library.gguf import GgufHeader
 from draftlight.library.header_file import shown_name
+from draftlight.library.pairing import check_pair
+from draftlight.settings import load_settings
 
 FAMILIES = ("llama", "qwen2", "qwen3", "gemma3")  # general.architecture of the targets that can be learned from
 _FORGE_EXTRA = re.compile(r"""extra\s*==\s*["']forge["']""")
@@ -52,6 +54,23 @@ def require_family(header: GgufHeader) -> None:
         raise UserError(
             f"{name} is of the {header.architecture or 'nameless'} family, for which no draft model can be made.",
             f"Choose a model of one of these families: {', '.join(FAMILIES)}.",
+        )
+
+
+def require_consent(how: str = "Allow it in the window that makes draft models.") -> None:
+    """Raise UserError, with `how` to allow it, where the person has not said that chats may be learned from."""
+    if not load_settings(paths.settings_file()).settings.learn_from_chats:
+        raise UserError("Draft models learn from your chats only once you have allowed it.", how)
+
+
+def require_tunable(target: GgufHeader, draft: GgufHeader) -> None:
+    """Raise UserError for a draft model that cannot be tuned for this target."""
+    require_family(draft)
+    verdict = check_pair(target, draft)
+    if not verdict.ok:
+        raise UserError(
+            f"{shown_name(draft.path)} cannot draft for {shown_name(target.path)}: {verdict.reasons[0]}",
+            "Choose a draft model that fits.",
         )
 
 
@@ -105,6 +124,11 @@ def folder_bytes(header: GgufHeader, minutes: float, recipe: Recipe | None) -> i
 def out_bytes(header: GgufHeader) -> int:
     """Return about how many bytes are written where the draft model is to lie."""
     return _BYTES_PER_WRITTEN * _draft_parameters(header)
+
+
+def tuned_bytes(draft: GgufHeader) -> int:
+    """Return about how many bytes a tuned draft model takes, where it is tried out and where it is to lie."""
+    return max(draft.size, _BYTES_PER_WRITTEN * draft.n_parameters)
 
 
 def require_room(needs: Mapping[Path, int]) -> None:

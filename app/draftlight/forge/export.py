@@ -38,13 +38,18 @@ _KEPT = ("general.license", "general.license.name", "general.license.link")  # a
 
 
 def write_draft(
-    model: PreTrainedModel, target: Path, out: Path, quantisation: str, facts: Mapping[str, str | int | float]
+    model: PreTrainedModel,
+    target: Path,
+    out: Path,
+    quantisation: str,
+    facts: Mapping[str, str | int | float],
+    kind: str = "draft",
 ) -> None:
     """Write the draft model `model` for the file `target` to `out`, whole or not at all.
 
     Vocabulary and chat template are copied from `target` as they are, and the context length is its own. Weights are
     stored as `quantisation` ("Q8_0", "Q4_0" or "F32"), norms and biases as F32, and matrices whose rows are no whole
-    blocks as F16. `facts` become the entries `draftlight.forge.*`.
+    blocks as F16. `facts` become the entries `draftlight.forge.*`. The model's name is the target's and `kind`.
 
     Raises UserError where the disk is full or `out` cannot be written, and BadModelFile where `target` is damaged.
     """
@@ -52,7 +57,7 @@ def write_draft(
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         with _written_whole(out) as part:
-            _write(model, header, part, quantisation, facts)
+            _write(model, header, part, quantisation, facts, kind)
     except OSError as error:
         raise UserError(
             f"{shown_name(out)} could not be written to {out.parent}: {error.strerror or error}.",
@@ -78,11 +83,12 @@ def _write(
     part: Path,
     quantisation: str,
     facts: Mapping[str, str | int | float],
+    kind: str,
 ) -> None:
     writer = gguf.GGUFWriter(part, family_of(model.config).architecture)
     try:
         writer.add_type("model")
-        writer.add_name(f"{header.name} draft")
+        writer.add_name(f"{header.name} {kind}")
         writer.add_file_type(_FILE_TYPES[quantisation])
         writer.add_quantization_version(gguf.GGML_QUANT_VERSION)
         for key in _KEPT:

@@ -1,6 +1,6 @@
 """What the figures of a run say, in sentences for the window and the terminal."""
 
-from draftlight.forge.reports import Card, Outlook
+from draftlight.forge.reports import Card, Outlook, Tuned
 
 _SHOWN_LENGTHS = 4  # verify costs that are told
 
@@ -54,6 +54,20 @@ def card_sentence(card: Card) -> str:
     speed_up = card.expected if card.measured is None else card.measured
     slower = ": slower than plain decoding, so it is for teaching" if speed_up < 1.0 else ""
     return ", ".join(worth) + slower
+
+
+def tuned_sentences(tuned: Tuned) -> tuple[str, ...]:
+    """Return what tuning a draft model on somebody's chats has brought."""
+    tested = f"on the {tuned.n_held_out:,} newest of your {tuned.n_answers:,} answers, which it has not learned from"
+    change = f"{_fine(tuned.before)} of drafts were accepted before, {_fine(tuned.after)} after, {tested}."
+    if tuned.path is None:
+        return change, "That is no gain, so the draft model stays as it was and nothing was kept."
+    return change, "The tuned draft model has learned from your chats, so it is as private as they are."
+
+
+def _fine(share: float) -> str:
+    """Return a share as a percentage with one place: what tuning brings may be small."""
+    return f"{share * 100:.1f} %"
 
 
 def made_of(card: Card) -> str:

@@ -141,6 +141,22 @@ class Forged:
 
 
 @dataclass(frozen=True, slots=True)
+class Tuned:
+    """A draft model was tuned on the person's own chats; the run's last report.
+
+    `before` and `after` are the acceptance per place on the newest `n_held_out` of the `n_answers` there are, none of
+    which it has learned from. `path` is the tuned file, None where it was not better and nothing was kept.
+    """
+
+    path: Path | None
+    before: float
+    after: float
+    n_answers: int
+    n_held_out: int
+    event: Literal["tuned"] = "tuned"
+
+
+@dataclass(frozen=True, slots=True)
 class Failed:
     """The run ended for a reason a person can do something about; what is done so far is kept where `resumable`."""
 
@@ -150,7 +166,7 @@ class Failed:
     event: Literal["failed"] = "failed"
 
 
-Report: TypeAlias = StageBegun | Outlook | ChatsWritten | Trained | AcceptanceMeasured | Forged | Failed
+Report: TypeAlias = StageBegun | Outlook | ChatsWritten | Trained | AcceptanceMeasured | Forged | Tuned | Failed
 
 _REPORT: TypeAdapter[Report] = TypeAdapter(Annotated[Report, Field(discriminator="event")])
 

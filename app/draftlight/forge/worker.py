@@ -63,6 +63,7 @@ class Switch:
 def main(argv: Sequence[str]) -> int:
     """Run, and return the exit status: 0, also where it was stopped, or 3 after a Failed report."""
     request = from_argument(argv[0])
+    again = "go on with the run" if request.tune is None else "try again"
     switch = Switch()
     threading.Thread(target=_listen, args=(switch,), daemon=True, name="listen").start()
     try:
@@ -72,21 +73,22 @@ def main(argv: Sequence[str]) -> int:
     except OSError as error:
         if error.errno not in {errno.ENOSPC, errno.EDQUOT}:
             raise
-        _tell(Failed("The disk is full.", "Make room on it, then go on with the run.", resumable=True))
+        _tell(Failed("The disk is full.", f"Make room on it, then {again}.", resumable=True))
     except (MemoryError, RuntimeError) as error:
         if isinstance(error, RuntimeError) and not any(words in str(error).lower() for words in _OUT_OF_MEMORY):
             raise
-        _tell(Failed("Memory ran out.", "Close other programs, then go on with the run.", resumable=True))
+        _tell(Failed("Memory ran out.", f"Close other programs, then {again}.", resumable=True))
     else:
         return 0
     return FAILED
 
 
 def _run(request: ForgeRequest, switch: Switch) -> None:
-    from draftlight.forge.pipeline import run  # noqa: PLC0415 - torch takes seconds, and a stop may come before
+    from draftlight.forge import pipeline, tuning  # noqa: PLC0415 - torch takes seconds, and a stop may come before
     from draftlight.forge.workshop import Stopped, Workshop  # noqa: PLC0415 - as above
     from draftlight.llama.backend import LoadCancelled  # noqa: PLC0415 - as above
 
+    run = pipeline.run if request.tune is None else tuning.run
     try:
         run(Workshop(request, _tell, switch.go_on, switch.cancel, switch.clock))
     except (Stopped, LoadCancelled):

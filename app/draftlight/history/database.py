@@ -53,6 +53,14 @@ def open_database(path: Path) -> Opened:
         return Opened(_open(path).connection, notices=(notice,))
 
 
+def open_to_read(path: Path) -> Opened | None:
+    """Open the chats and change nothing; None where there are none. Raises UserError, for a damaged file too."""
+    if not path.is_file():
+        return None
+    with failures_in_words(path, read_only=True):
+        return Opened(_connect_to_read(path), read_only=True)
+
+
 @contextmanager
 def failures_in_words(path: Path, *, read_only: bool = False) -> Iterator[None]:
     """Turn what SQLite raises about the file into a UserError; a mistake of ours stays a bug.

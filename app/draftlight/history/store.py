@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Self
 
 from draftlight.errors import UserError
-from draftlight.history.database import Opened, failures_in_words, open_database
+from draftlight.history.database import Opened, failures_in_words, open_database, open_to_read
 from draftlight.history.records import (
     AnswerSettings,
     Conversation,
@@ -53,6 +53,12 @@ class HistoryStore:
     def open(cls, path: Path) -> Self:
         """Open or make the chats at `path`. A damaged file is moved aside, a newer one opened for reading only."""
         return cls(path, open_database(path))
+
+    @classmethod
+    def open_to_read(cls, path: Path) -> Self | None:
+        """Open the chats at `path` and change nothing, whatever state they are in; None where there are none."""
+        opened = open_to_read(path)
+        return None if opened is None else cls(path, opened)
 
     def __enter__(self) -> Self:
         """Return itself; the end of the block closes it."""
@@ -135,6 +141,18 @@ class HistoryStore:
         rows = self._rows("SELECT * FROM messages WHERE parent_id = ? AND role = 'assistant' ORDER BY id", message_id)
         return tuple(map(message_of, rows))
 
+    def answers_of(self, target: str) -> tuple[Message, ...]:
+        """The answers of a target that came to an end or were stopped, of every branch, oldest first."""
+        rows = self._rows(
+            """
+            SELECT messages.* FROM messages JOIN conversations ON conversations.id = messages.conversation_id
+            WHERE role = 'assistant' AND target = ? AND status IN ('complete', 'stopped') AND deleted_at IS NULL
+            ORDER BY messages.id
+            """,
+            target,
+        )
+        return tuple(map(message_of, rows))
+
     def add_message(
         self,
         conversation_id: int,
@@ -209,6 +227,11 @@ class HistoryStore:
         return tuple(
             row["line"] for row in self._rows("SELECT line FROM rounds WHERE message_id = ? ORDER BY seq", message_id)
         )
+
+    def last_round(self, message_id: int) -> str:
+        """The answer's last trace line; empty where there is none."""
+        rows = self._rows("SELECT line FROM rounds WHERE message_id = ? ORDER BY seq DESC LIMIT 1", message_id)
+        return str(rows[0]["line"]) if rows else ""
 
     def recover_interrupted(self) -> tuple[int, ...]:
         """Mark the answers whose process has died in the middle; return their ids. For the program's start."""

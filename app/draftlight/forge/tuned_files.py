@@ -1,0 +1,92 @@
+"""Draft models tuned on the person's own chats: where they lie, what each was made from, how to be rid of them."""
+
+import hashlib
+import itertools
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from draftlight import paths
+from draftlight.errors import UserError
+from draftlight.forge.client import ForgeRequest, request_for
+from draftlight.library.gguf import read_header
+from draftlight.library.header_file import BadModelFile
+from draftlight.settings import PairSettings, load_settings, save_settings
+
+TUNING_MINUTES = 30.0
+TUNED_FROM = "tuned_from"  # the entry with the path of the untuned draft model
+_ENTRY = f"draftlight.forge.{TUNED_FROM}"
+
+
+def tuning_request(target: Path, draft: Path, *, minutes: float = TUNING_MINUTES) -> ForgeRequest:
+    """Return the request that tunes a draft model for a target; a tuned one is tuned anew, from its beginning.
+
+    So what it learned from chats that were deleted since is forgotten. Raises UserError where a file is missing.
+    """
+    draft = untuned(draft.absolute())
+    plain = request_for(target, minutes=minutes)
+    if not draft.is_file():
+        raise UserError(f"{draft} cannot be read.", "Choose another draft model.")
+    name = hashlib.sha256(f"{plain.folder.name} {draft}".encode("utf-8", "surrogateescape")).hexdigest()[:12]
+    return replace(
+        plain,
+        folder=plain.folder.with_name(f"tune-{name}"),
+        out=tuned(draft) or _free(draft),
+        tune=draft,
+    )
+
+
+def untuned(draft: Path) -> Path:
+    """Return what a draft model was tuned from: itself where it was not tuned, or cannot be read."""
+    try:
+        origin = read_header(draft).get_str(_ENTRY)
+    except BadModelFile:
+        return draft
+    return draft if origin is None else Path(origin)
+
+
+def tuned(draft: Path) -> Path | None:
+    """Return the file that was tuned from this draft model; None where there is none."""
+    return next((path for path in _names(draft) if path.is_file() and untuned(path) == draft), None)
+
+
+def reset(draft: Path) -> Path | None:
+    """Delete what was tuned from this draft model, or this tuned one itself; return it, None where there was none.
+
+    Settings whose pair names it name the untuned draft model afterwards. Raises UserError.
+    """
+    draft = draft.absolute()
+    found = tuned(draft) if untuned(draft) == draft else draft
+    if found is None:
+        return None
+    file = paths.settings_file()
+    settings = load_settings(file).settings
+    if settings.pair is not None and settings.pair != (pair := without(found, settings.pair)):
+        save_settings(settings.changed(pair=pair), file)
+    try:
+        found.unlink()
+    except OSError as error:
+        raise UserError(
+            f"{found} cannot be deleted: {error.strerror}.", "Choose another draft model, so that it is not in use."
+        ) from error
+    return found
+
+
+def without(tuned_file: Path, pair: PairSettings) -> PairSettings:
+    """Return the pair with the untuned draft model where it has the tuned one."""
+    return replace(pair, draft=untuned(tuned_file)) if pair.draft == tuned_file else pair
+
+
+def _free(draft: Path) -> Path:
+    """Return the first name that no file has."""
+    return next(path for path in (_name(draft, n) for n in itertools.count(1)) if not path.exists())
+
+
+def _names(draft: Path) -> Iterator[Path]:
+    """Yield the names that tuned files of such a draft model have, as far as there are files."""
+    yield from itertools.takewhile(Path.exists, (_name(draft, n) for n in itertools.count(1)))
+
+
+def _name(draft: Path, n: int) -> Path:
+    ending = "" if n == 1 else f"-{n}"
+    return paths.data_dir() / "models" / f"{draft.stem}-tuned{ending}.gguf"

@@ -1,0 +1,171 @@
+"""Tunes a draft model on the person's own chats: it learns to say what the target said there, and is kept if it does.
+
+Nothing but the tuned draft model outlives the run: the chats are read where they lie, everything else is in memory or
+in the run's folder, which goes with it. A run that was killed begins anew.
+"""
+
+import copy
+import math
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from transformers import PreTrainedModel
+
+from draftlight import paths
+from draftlight.forge import planning
+from draftlight.forge.acceptance import agreement, block_efficiency
+from draftlight.forge.chats import Chats, joined
+from draftlight.forge.distill import Distillation
+from draftlight.forge.export import write_draft
+from draftlight.forge.judging import opened
+from draftlight.forge.own_chats import LONGEST, Answer, Division, answers_on_disk, divided, laws
+from draftlight.forge.recipe import TrainingPlan
+from draftlight.forge.reports import AcceptanceMeasured, ChatsWritten, Stage, Trained, Tuned
+from draftlight.forge.teacher import load_target
+from draftlight.forge.torch_model import embedding, learning, moved
+from draftlight.forge.tuned_files import TUNED_FROM
+from draftlight.forge.workshop import Workshop, needed
+from draftlight.history.store import HistoryStore
+from draftlight.library.gguf import read_header
+from draftlight.llama.backend import LlamaModel, ModelOptions
+
+_N_CTX = 2 * LONGEST
+_LAWS_SHARE, _TRAINING_SHARE = 0.4, 0.8  # of the time, after which the laws and the training end
+_LEARNING_RATE = 3e-4  # the draft model knows most already
+_SEEN_TOKENS = 240_000  # that are aimed at, repeats included
+_LEAST_EPOCHS, _MOST_EPOCHS = 3, 20
+_N_LOOKS = 10
+_PATIENCE = 3  # looks without a better acceptance after which the training ends
+_TELL_SECONDS = 2.0
+_SHOWN_K = 3
+_SEED = 1
+
+
+def run(shop: Workshop) -> None:
+    """Tune the request's draft model. Raises UserError, Stopped, OSError."""
+    request = shop.request
+    request.folder.mkdir(parents=True, exist_ok=True)
+    draft = needed(request.tune)
+    target = LlamaModel(request.target, ModelOptions(n_ctx=_N_CTX))
+    try:
+        tuner = _Tuner(shop, target)
+        with shop.stage(Stage.LOADING, f"Loading {request.target.name} and {draft.name}"):
+            student = moved(load_target(draft, torch.float32), planning.device())
+        with shop.stage(Stage.CHATS, f"Reading what {request.target.name} answered in your chats"):
+            answers, division = tuner.read(student)
+            chats = tuner.learned(division.learned, student)
+        with shop.stage(Stage.TRAINING, f"Tuning {draft.name} on {len(division.learned):,} answers"):
+            tuner.train(student, chats, division)
+        with shop.stage(Stage.MEASURING, f"Testing it on the {len(division.held_out)} newest answers"):
+            report = tuner.judged(student, division, len(answers))
+        shop.tell(report)
+    finally:
+        target.close()
+
+
+class _Tuner:
+    """The parts of a run, and how long each may take."""
+
+    def __init__(self, shop: Workshop, target: LlamaModel) -> None:
+        self._shop, self._target = shop, target
+        self._draft = needed(shop.request.tune)
+        kept = read_header(self._draft).quantisation
+        self._quantisation = kept if kept in {"F32", "Q8_0", "Q4_0"} else "Q8_0"
+        self._started = time.monotonic()
+
+    def read(self, student: PreTrainedModel) -> tuple[list[Answer], Division]:
+        """Return the answers on disk. Raises UserError where there are too few."""
+        name = self._shop.request.target.name
+        n_tokens = min(self._target.n_vocab, len(embedding(student)))
+        store = HistoryStore.open_to_read(paths.chats_file())
+        answers: list[Answer] = []
+        if store is not None:
+            with store:
+                found = answers_on_disk(store, self._target.vocabulary, name, n_tokens, self._shop.go_on)
+            answers = needed(found)
+        return answers, divided(answers, name)
+
+    def learned(self, answers: tuple[Answer, ...], student: PreTrainedModel) -> Chats:
+        """Return the answers with the target's laws, the newest first, as many as there is time for."""
+        n_vocab = min(self._target.n_vocab, len(embedding(student)))
+        n_wanted = sum(len(answer.tokens) for answer in answers)
+        parts: list[Chats] = []
+        started, n_done, told = time.monotonic(), 0, 0.0
+        for part in laws(answers[::-1], self._target, n_vocab, self._shop.go_on):
+            parts.append(part)
+            n_done += part.n_answer_tokens
+            now = time.monotonic()
+            if now - told > _TELL_SECONDS or n_done == n_wanted:
+                told, left = now, (n_wanted - n_done) * (now - started) / n_done
+                self._shop.tell(ChatsWritten(n_done, n_wanted, left))
+            if self._late(_LAWS_SHARE):
+                break
+        needed(self._shop.go_on() or None)
+        return joined(parts)
+
+    def train(self, student: PreTrainedModel, chats: Chats, division: Division) -> None:
+        """Train, and leave the draft model as it was when most was accepted of the answers that choose."""
+        n_epochs = min(max(math.ceil(_SEEN_TOKENS / chats.n_answer_tokens), _LEAST_EPOCHS), _MOST_EPOCHS)
+        plan = TrainingPlan(n_tokens=n_epochs * chats.n_answer_tokens, learning_rate=_LEARNING_RATE)
+        training = Distillation(student, chats, plan, _SEED, planning.fastest_dtype())
+        looks: list[float] = []
+        best: dict[str, Any] = {}
+        started, told = time.monotonic(), 0.0
+        for step in training.steps():
+            needed(self._shop.go_on() or None)
+            ends = training.done or self._late(_TRAINING_SHARE)
+            if step.n_seen * _N_LOOKS >= plan.n_tokens * (len(looks) + 1) or ends:
+                looks.append(self._look(student, division, step.n_seen))
+                if looks[-1] == max(looks) and looks.count(looks[-1]) == 1:
+                    best = copy.deepcopy(student.state_dict())
+                ends |= max(looks) > max(looks[-_PATIENCE:])
+            if time.monotonic() - told > _TELL_SECONDS or ends:
+                told = time.monotonic()
+                left = (plan.n_tokens - step.n_seen) * (told - started) / step.n_seen
+                self._shop.tell(Trained(step.n_seen, max(step.n_seen, plan.n_tokens), step.loss, max(0.0, left)))
+            if ends:
+                break
+        student.load_state_dict(best)
+
+    def _look(self, student: PreTrainedModel, division: Division, n_seen: int) -> float:
+        learning(student, on=False)
+        with self._trial(student) as draft:
+            accepted = agreement(draft, division.choosing)
+            efficiency = block_efficiency(draft, self._target.vocabulary, division.choosing, _SHOWN_K)
+        learning(student, on=True)
+        self._shop.tell(AcceptanceMeasured(n_seen, accepted, efficiency))
+        return accepted
+
+    @contextmanager
+    def _trial(self, student: PreTrainedModel) -> Iterator[LlamaModel]:
+        """Load the draft model as it is now into llama.cpp, for a while."""
+        path = self._shop.folder.trial
+        try:
+            write_draft(student, self._draft, path, self._quantisation, {})
+            with opened(path, self._target.n_threads) as draft:
+                yield draft
+        finally:
+            path.unlink(missing_ok=True)
+
+    def judged(self, student: PreTrainedModel, division: Division, n_answers: int) -> Tuned:
+        """Compare before and after on the newest answers; write the draft model if it is better."""
+        request, held_out = self._shop.request, division.held_out
+        learning(student, on=False)
+        with opened(self._draft, self._target.n_threads) as draft:
+            before = agreement(draft, held_out)
+        needed(self._shop.go_on() or None)
+        with self._trial(student) as draft:
+            after = agreement(draft, held_out)
+        needed(self._shop.go_on() or None)
+        if after > before:
+            facts = {TUNED_FROM: str(self._draft), "target": request.target.name, "n_answers": n_answers}
+            figures = {"acceptance_before": before, "acceptance": after}
+            write_draft(student, self._draft, request.out, self._quantisation, {**facts, **figures}, "tuned")
+        return Tuned(request.out if after > before else None, before, after, n_answers, len(held_out))
+
+    def _late(self, share: float) -> bool:
+        """Whether that share of the time is over."""
+        return time.monotonic() - self._started > share * 60.0 * self._shop.request.minutes
