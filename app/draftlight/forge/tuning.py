@@ -161,9 +161,14 @@ class _Tuner:
             after = agreement(draft, held_out)
         needed(self._shop.go_on() or None)
         if after > before:
-            facts = {TUNED_FROM: str(self._draft), "target": request.target.name, "n_answers": n_answers}
-            figures = {"acceptance_before": before, "acceptance": after}
-            write_draft(student, self._draft, request.out, self._quantisation, {**facts, **figures}, "tuned")
+            facts: dict[str, str | int | float] = {
+                TUNED_FROM: str(self._draft),
+                "target": request.target.name,
+                "n_answers": n_answers,
+                "acceptance_before": before,
+                "acceptance": after,
+            }
+            write_draft(student, self._draft, request.out, self._quantisation, facts, "tuned")
         return Tuned(request.out if after > before else None, before, after, n_answers, len(held_out))
 
     def _late(self, share: float) -> bool:

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
@@ -258,3 +259,49 @@ def test_a_store_refuses_another_thread(store: HistoryStore) -> None:
     thread.start()
     thread.join()
     assert not isinstance(caught[0], UserError), "a bug, not a sentence"
+
+
+def test_a_target_s_whole_answers_are_listed_over_all_chats_without_the_deleted_ones(store: HistoryStore) -> None:
+    def answered(status: Status, settings: AnswerSettings = SETTINGS) -> int:
+        question = store.add_message(store.create_conversation().id, Role.USER, "?")
+        return store.add_message(
+            question.conversation_id, Role.ASSISTANT, "!", parent_id=question.id, status=status, settings=settings
+        ).id
+
+    whole = [answered(Status.COMPLETE), answered(Status.STOPPED)]
+    for status in (Status.STREAMING, Status.FAILED, Status.INTERRUPTED):
+        answered(status)
+    answered(Status.COMPLETE, replace(SETTINGS, target="other.gguf"))
+    deleted = answered(Status.COMPLETE)
+    store.delete(store.message(deleted).conversation_id)
+    assert [message.id for message in store.answers_of("t.gguf")] == whole
+
+
+def test_the_last_line_of_a_trace_is_read_alone(store: HistoryStore) -> None:
+    answer = store.add_message(store.create_conversation().id, Role.ASSISTANT, "")
+    assert store.last_round(answer.id) == ""
+    store.update_message(answer.id, rounds=["first", "last"])
+    assert store.last_round(answer.id) == "last"
+
+
+def test_chats_opened_to_read_can_be_written_by_others_meanwhile_but_not_here(path: Path, store: HistoryStore) -> None:
+    conversation = store.create_conversation()
+    reader = HistoryStore.open_to_read(path)
+    assert reader is not None
+    with reader:
+        store.rename(conversation.id, "Renamed")
+        assert reader.conversation(conversation.id).title == "Renamed"
+        with pytest.raises(UserError, match="reading only"):
+            reader.delete(conversation.id)
+
+
+def test_a_damaged_file_opened_to_read_stays_where_it_is(path: Path) -> None:
+    path.write_bytes(b"no database at all" * 100)
+    with pytest.raises(UserError, match="damaged"):
+        HistoryStore.open_to_read(path)
+    assert [file.name for file in path.parent.iterdir() if file.name != "chats.db.suspected"] == ["chats.db"]
+
+
+def test_no_chats_to_read_are_not_made(path: Path) -> None:
+    assert HistoryStore.open_to_read(path) is None
+    assert not path.exists()
