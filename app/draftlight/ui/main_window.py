@@ -92,7 +92,7 @@ class MainWindow(QMainWindow):
         self.notices = NoticeBar(self)
         self.loading = LoadingBar(self)
         self.loader = PairLoader(parts.service, self._engine, self)
-        self.forge = ForgeScreen(parts.forge, self)
+        self.forge = ForgeScreen(parts.forge, self._settings, self)
         self.controller = ChatController(
             parts.service,
             parts.open_store,
@@ -233,7 +233,8 @@ class MainWindow(QMainWindow):
         self.picker.draft_wanted.connect(self._make_draft)
         self.forge.told.connect(self.status.show_making)
         self.forge.noticed.connect(self.notices.tell)
-        self.forge.made.connect(self.picker.look_for_models)
+        self.forge.files_changed.connect(self.picker.look_for_models)
+        self.forge.allowed.connect(self._take_consent)
         self.forge.use_asked.connect(self.picker.choose)
         self.controller.failed.connect(self.tell_failure)
         self.controller.answer_failed.connect(self.picker.let_choose_again)
@@ -296,6 +297,7 @@ class MainWindow(QMainWindow):
         self._wanted = loaded.asked
         self._merits = loaded.ready.best_mode
         self.controller.set_pair(loaded.ready)
+        self.forge.show_pair(loaded.asked)
         self.picker.show_pair(loaded.ready.settings, loaded.asked)
 
     @Slot(object)
@@ -357,6 +359,11 @@ class MainWindow(QMainWindow):
         self._theme.set_look(self._settings.color_scheme, self._settings.palette)
         self._saving.start()
 
+    @Slot(bool)
+    def _take_consent(self, allowed: bool) -> None:  # noqa: FBT001 - Qt's signal
+        self._settings = self._settings.changed(learn_from_chats=allowed)
+        self._save()  # at once: a run asks the file
+
     @Slot()
     def _save(self) -> None:
         self._saving.stop()
@@ -373,7 +380,7 @@ class MainWindow(QMainWindow):
 
     @Slot()
     def _make_draft(self) -> None:
-        self.forge.open(self.picker.models, self._wanted.target if self._wanted is not None else None)
+        self.forge.open(self.picker.models, self._wanted)
 
     @Slot()
     def _copy_answer(self) -> None:

@@ -10,6 +10,7 @@ from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QPushButton, QToolBut
 from draftlight.errors import UserError
 from draftlight.forge.conditions import require_family, require_packages
 from draftlight.library.scanner import ModelFile
+from draftlight.ui.forge.own_chats import OwnChats
 from draftlight.ui.forge.pieces import Page, heading, text
 from draftlight.ui.forge.run import Order
 from draftlight.ui.forge.words import command_in, duration
@@ -36,6 +37,7 @@ class ChoicePage(Page):
     look_asked = Signal(object)  # Order
     resume_asked = Signal(object)  # Order
     over_asked = Signal(object)  # Order
+    tune_asked = Signal(object)  # Order
 
     def __init__(self, parent: QWidget | None = None) -> None:
         """Start without models."""
@@ -51,6 +53,9 @@ class ChoicePage(Page):
         self._arrange()
         self._begin = self.add_button("&Measure what is possible", self._look, main=True)
         self.row.addStretch(1)
+        self.own_chats = OwnChats(self)
+        self.own_chats.tune_asked.connect(self.tune_asked)
+        self.body.insertWidget(self.body.count() - 1, self.own_chats)
         self.first = self._targets
         self._targets.currentIndexChanged.connect(self.look_again)
         self.show_models((), None)
@@ -84,6 +89,7 @@ class ChoicePage(Page):
         self._begin.setVisible(not kept)
         self._begin.setEnabled(order is not None)
         self._show_packages()
+        self.own_chats.look_again()
 
     def _arrange(self) -> None:
         title = heading(self)

@@ -1,5 +1,7 @@
 """How far a run is: what it has reported so far, folded into what the screen shows. Knows no widget."""
 
+from collections.abc import Mapping
+
 from draftlight.forge.reports import (
     AcceptanceMeasured,
     ChatsWritten,
@@ -9,6 +11,7 @@ from draftlight.forge.reports import (
     Stage,
     StageBegun,
     Trained,
+    Tuned,
 )
 from draftlight.ui.forge.words import time_left
 
@@ -21,6 +24,12 @@ STAGE_NAMES = {
     Stage.TRAINING: "Train the draft model",
     Stage.MEASURING: "Measure the draft model",
 }
+TUNING_NAMES = {
+    Stage.LOADING: "Load both models",
+    Stage.CHATS: "Read your chats",
+    Stage.TRAINING: "Learn from them",
+    Stage.MEASURING: "Test on newer answers",
+}
 _DOING = {
     Stage.LOADING: "loading the target",
     Stage.OUTLOOK: "measuring what is possible",
@@ -28,13 +37,21 @@ _DOING = {
     Stage.TRAINING: "training",
     Stage.MEASURING: "measuring the draft model",
 }
+_DOING_TUNING = {
+    Stage.LOADING: "loading both models",
+    Stage.CHATS: "reading your chats",
+    Stage.TRAINING: "learning from them",
+    Stage.MEASURING: "testing on newer answers",
+}
 
 
 class Progress:
     """Take reports in their order. Points of curves are (tokens seen, value)."""
 
-    def __init__(self) -> None:
-        """Start before the first report."""
+    def __init__(self, *, tuning: bool = False) -> None:
+        """Start before the first report of a run that makes a draft model, or that tunes one."""
+        self.names: Mapping[Stage, str] = TUNING_NAMES if tuning else STAGE_NAMES
+        self._doing: Mapping[Stage, str] = _DOING_TUNING if tuning else _DOING
         self.stage: Stage | None = None
         self.sentence = ""
         self.fraction: float | None = None
@@ -42,6 +59,7 @@ class Progress:
         self.sample = ""
         self.outlook: Outlook | None = None
         self.forged: Forged | None = None
+        self.tuned: Tuned | None = None
         self.losses: list[tuple[int, float]] = []
         self.acceptances: list[tuple[int, float]] = []
 
@@ -62,17 +80,19 @@ class Progress:
             _append(self.acceptances, report.n_tokens, report.acceptance)
         elif isinstance(report, Forged):
             self.forged = report
+        elif isinstance(report, Tuned):
+            self.tuned = report
 
     @property
     def doing(self) -> str:
         """What is being done, and how long it still takes, as part of a sentence."""
-        doing = "starting" if self.stage is None else _DOING[self.stage]
+        doing = "starting" if self.stage is None else self._doing[self.stage]
         return doing if self.seconds_left is None else f"{doing}, {time_left(self.seconds_left)}"
 
     @property
     def step(self) -> str:
         """The same with how much of this part is done, as a line of its own."""
-        doing = "Starting" if self.stage is None else STAGE_NAMES[self.stage]
+        doing = "Starting" if self.stage is None else self.names[self.stage]
         done = "" if self.fraction is None else f"{self.fraction:.0%}".replace("%", " %")
         left = "" if self.seconds_left is None else time_left(self.seconds_left)
         figures = ", ".join(filter(None, (done, left)))

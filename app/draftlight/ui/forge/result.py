@@ -104,7 +104,6 @@ class FailurePage(Page):
         """Start without a failure."""
         super().__init__(parent)
         self._title = heading(self)
-        self._title.setText("The draft model was not made")
         box = QFrame(self)
         box.setObjectName("notice")
         self._sentence, self._remedy = text(box), text(box)
@@ -122,8 +121,9 @@ class FailurePage(Page):
         self.add_button("&Back", self.back_asked)
         self.row.addStretch(1)
 
-    def show_failure(self, error: BaseException | None, *, resumable: bool) -> None:
+    def show_failure(self, error: BaseException | None, *, resumable: bool, tuning: bool = False) -> None:
         """Show the sentence and the remedy; a fault of the program's own has no remedy."""
+        self._title.setText(f"The draft model was not {'tuned' if tuning else 'made'}")
         if isinstance(error, UserError):
             self._sentence.setText(" ".join((error.sentence, *error.notes)))
             self._remedy.setText(error.remedy)

@@ -12,6 +12,7 @@ from draftlight.engine.cancel import CancelToken
 from draftlight.errors import UserError
 from draftlight.forge.client import Control, ForgeFailed, ForgeRequest, discard, request_for, unfinished
 from draftlight.forge.reports import Report
+from draftlight.forge.tuned_files import tuning_request
 from draftlight.ui.forge.progress import Progress
 from draftlight.ui.jobs import Job, JobThread, Work
 
@@ -21,14 +22,20 @@ Forge: TypeAlias = Callable[[ForgeRequest, CancelToken, Control], Iterator[Repor
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What the person asks for. `minutes` is the time the whole run may take; `size` "auto", "narrow" or "pruned"."""
+    """What the person asks for. `minutes` is the time the whole run may take; `size` "auto", "narrow" or "pruned".
+
+    With `tune` that draft model is tuned on the person's chats instead.
+    """
 
     target: Path
     minutes: float = 60.0
     size: str = "auto"
+    tune: Path | None = None
 
     def request(self, *, only_outlook: bool = False) -> ForgeRequest:
         """Return the request, with the usual places. Raises UserError where there is no such target."""
+        if self.tune is not None:
+            return tuning_request(self.target, self.tune)
         return replace(request_for(self.target, minutes=self.minutes, size=self.size), only_outlook=only_outlook)
 
     @property
@@ -48,6 +55,7 @@ class Phase(StrEnum):
     OUTLOOK = "outlook"
     MAKING = "making"
     MADE = "made"
+    TUNED = "tuned"
     FAILED = "failed"
 
 
@@ -57,6 +65,7 @@ class ForgeRun(QObject):
     changed = Signal()  # the phase, a pause, a stop on its way
     reported = Signal(object)  # Report
     made = Signal(object)  # Forged
+    tuned = Signal(object)  # Tuned
     failed = Signal(object)  # the exception
 
     def __init__(self, forge: Forge, parent: QObject | None = None) -> None:
@@ -98,9 +107,15 @@ class ForgeRun(QObject):
         """What the run does, for those who look elsewhere; empty where nothing runs."""
         if not self.busy or self.phase is not Phase.MAKING:
             return ""
+        what = "Tuning the draft model" if self.tuning else "Making a draft model"
         if self.stopping:
-            return "Making a draft model: saving what is done"
-        return f"Making a draft model: {'paused' if self.paused else self.progress.doing}"
+            return f"{what}: {'stopping' if self.tuning else 'saving what is done'}"
+        return f"{what}: {'paused' if self.paused else self.progress.doing}"
+
+    @property
+    def tuning(self) -> bool:
+        """Whether the run tunes a draft model that there is."""
+        return self.order is not None and self.order.tune is not None
 
     def look(self, order: Order) -> None:
         """Find out what a draft model could bring."""
@@ -156,7 +171,8 @@ class ForgeRun(QObject):
         except UserError as error:
             self._fail(order, error)
             return
-        self.order, self.progress, self.failure, self._control = order, Progress(), None, Control()
+        self.order, self.failure, self._control = order, None, Control()
+        self.progress = Progress(tuning=order.tune is not None)
         self._job = Job(_work(self._forge, request, self._control))
         self._job.reported.connect(self._on_reported)
         self._job.failed.connect(self._on_failed)
@@ -188,6 +204,9 @@ class ForgeRun(QObject):
         if progress.forged is not None:
             self._enter(Phase.MADE)
             self.made.emit(progress.forged)
+        elif progress.tuned is not None:
+            self._enter(Phase.TUNED)
+            self.tuned.emit(progress.tuned)
         elif self.failure is not None:
             self._enter(Phase.FAILED)
             self.failed.emit(self.failure)

@@ -1,5 +1,7 @@
 """The third page: where the run is, its two curves, and what the target writes."""
 
+from collections.abc import Mapping
+
 from PySide6.QtCore import Signal, Slot
 from PySide6.QtWidgets import QGridLayout, QHBoxLayout, QLabel, QPlainTextEdit, QProgressBar, QVBoxLayout, QWidget
 
@@ -36,11 +38,14 @@ class StageList(QWidget):
         grid.setRowStretch(len(self._rows), 1)
         self.show_stage(None)
 
-    def show_stage(self, current: Stage | None) -> None:
-        """Show which part is on."""
+    def show_stage(self, current: Stage | None, names: Mapping[Stage, str] = STAGE_NAMES) -> None:
+        """Show which part is on; a part without a name is none of this run's."""
         stages = list(self._rows)
         place = -1 if current is None else stages.index(current)
-        for row, (sign, name, word) in enumerate(self._rows.values()):
+        for row, (stage, (sign, name, word)) in enumerate(self._rows.items()):
+            name.setText(names.get(stage, ""))
+            for label in (sign, name, word):
+                label.setVisible(stage in names)
             shown = _DONE if row < place else _NOW if row == place else _LATER
             sign.setText(shown[0])
             word.setText(shown[1])
@@ -48,7 +53,7 @@ class StageList(QWidget):
             font.setBold(row == place)
             name.setFont(font)
         self.setAccessibleDescription(
-            "; ".join(f"{name.text()}: {word.text()}" for _, name, word in self._rows.values())
+            "; ".join(f"{name.text()}: {word.text()}" for _, name, word in self._rows.values() if name.text())
         )
 
 
@@ -71,6 +76,7 @@ class RunningPage(Page):
         self._bar = QProgressBar(self)
         self._bar.setTextVisible(False)
         self._bar.setAccessibleName("Progress of this part")
+        self._sample_label = QLabel("What the target &writes", self)
         self._sample = QPlainTextEdit(self)
         self._sample.setReadOnly(True)
         self._sample.setTabChangesFocus(True)
@@ -85,14 +91,20 @@ class RunningPage(Page):
 
     def show_run(self, order: Order, progress: Progress, *, paused: bool, stopping: bool) -> None:
         """Show what a run has reported so far, and whether it is held up."""
-        held = "Saving what is done …" if stopping else "Paused." if paused else ""
         self._paused = paused
-        self._title.setText(f"Making a draft model for {model_name(order.target)}")
+        self._sample.setVisible(order.tune is None)
+        self._sample_label.setVisible(order.tune is None)
+        if order.tune is None:
+            title, ending = f"Making a draft model for {model_name(order.target)}", "Saving what is done …"
+        else:
+            title, ending = f"Tuning {model_name(order.tune)} on your chats", "Stopping …"
+        held = ending if stopping else "Paused." if paused else ""
+        self._title.setText(title)
         self._sentence.setText(held or progress.sentence or "Starting …")
         self._pause.setText("&Go on" if paused else "&Pause")
         self._pause.setEnabled(not stopping)
         self._stop.setEnabled(not stopping)
-        self._stages.show_stage(progress.stage)
+        self._stages.show_stage(progress.stage, progress.names)
         self._step.setText(progress.step)
         self._show_fraction(progress.fraction, moving=not held)
         self._bar.setAccessibleDescription(progress.step)
@@ -118,10 +130,9 @@ class RunningPage(Page):
         top.addWidget(self._stages)
         column = QVBoxLayout()
         column.setSpacing(4)
-        label = QLabel("What the target &writes", self)
-        label.setObjectName("dim")
-        label.setBuddy(self._sample)
-        column.addWidget(label)
+        self._sample_label.setObjectName("dim")
+        self._sample_label.setBuddy(self._sample)
+        column.addWidget(self._sample_label)
         column.addWidget(self._sample)
         column.addStretch(1)
         top.addLayout(column, 1)

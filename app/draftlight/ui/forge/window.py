@@ -8,12 +8,14 @@ from PySide6.QtGui import QKeyEvent
 from PySide6.QtWidgets import QMessageBox, QPushButton, QStackedWidget, QVBoxLayout, QWidget
 
 from draftlight.library.scanner import ModelFile
+from draftlight.settings import PairSettings
 from draftlight.ui.forge.choice import ChoicePage
 from draftlight.ui.forge.outlook import OutlookPage
 from draftlight.ui.forge.pieces import Page
 from draftlight.ui.forge.result import FailurePage, ResultPage
 from draftlight.ui.forge.run import ForgeRun, Order, Phase
 from draftlight.ui.forge.running import RunningPage
+from draftlight.ui.forge.tuned import TunedPage
 
 _WIDTH, _HEIGHT = 820, 640
 
@@ -21,7 +23,7 @@ _WIDTH, _HEIGHT = 820, 640
 class ForgeWindow(QWidget):
     """Shows what the run is at and asks it for what the person wants. It does not own the run."""
 
-    use_asked = Signal(object)  # Forged
+    use_asked = Signal(object)  # Forged or Tuned
 
     def __init__(self, run: ForgeRun) -> None:
         """Show the run as it is now."""
@@ -36,9 +38,10 @@ class ForgeWindow(QWidget):
         self.outlook = OutlookPage(self)
         self.running = RunningPage(self)
         self.result = ResultPage(self)
+        self.tuned = TunedPage(self)
         self.failure = FailurePage(self)
         self._pages = QStackedWidget(self)
-        for page in (self.choice, self.outlook, self.running, self.result, self.failure):
+        for page in (self.choice, self.outlook, self.running, self.result, self.tuned, self.failure):
             self._pages.addWidget(page)
         column = QVBoxLayout(self)
         column.setContentsMargins(0, 0, 0, 0)
@@ -55,6 +58,10 @@ class ForgeWindow(QWidget):
     def show_models(self, models: Sequence[ModelFile], chosen: Path | None) -> None:
         """Offer these models as targets, `chosen` first."""
         self.choice.show_models(models, chosen)
+
+    def show_pair(self, pair: PairSettings | None, *, allowed: bool) -> None:
+        """Offer to tune the draft model of this pair; `allowed` says whether the person's chats may be learned from."""
+        self.choice.own_chats.show_pair(pair, allowed=allowed)
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         """Close on Escape, like any window that is not the main one."""
@@ -79,6 +86,9 @@ class ForgeWindow(QWidget):
         self.running.close_asked.connect(self.close)
         self.result.use_asked.connect(self.use_asked)
         self.result.another_asked.connect(run.choose)
+        self.choice.tune_asked.connect(self._make)
+        self.tuned.use_asked.connect(self.use_asked)
+        self.tuned.back_asked.connect(run.choose)
         self.failure.again_asked.connect(self._again)
         self.failure.back_asked.connect(run.choose)
 
@@ -92,8 +102,10 @@ class ForgeWindow(QWidget):
             self.outlook.show_outlook(run.order, run.progress.outlook)
         elif run.phase is Phase.MADE and run.progress.forged is not None:
             self.result.show_result(run.progress.forged, run.progress)
+        elif run.phase is Phase.TUNED and run.progress.tuned is not None:
+            self.tuned.show_result(run.progress.tuned, run.progress)
         elif run.phase is Phase.FAILED:
-            self.failure.show_failure(run.failure, resumable=run.resumable)
+            self.failure.show_failure(run.failure, resumable=run.resumable, tuning=run.tuning)
         elif run.phase is Phase.CHOOSING:
             self.choice.look_again()
         else:
@@ -104,6 +116,7 @@ class ForgeWindow(QWidget):
             Phase.OUTLOOK: self.outlook,
             Phase.MAKING: self.running,
             Phase.MADE: self.result,
+            Phase.TUNED: self.tuned,
             Phase.FAILED: self.failure,
         }
         page = pages[run.phase]
@@ -136,13 +149,16 @@ class ForgeWindow(QWidget):
 
     @Slot()
     def _again(self) -> None:
-        """Go on from what is kept, or look at what is possible anew."""
-        if self._run.order is not None:
-            (self._run.make if self._run.resumable else self._run.look)(self._run.order)
+        """Go on from what is kept, tune once more, or look at what is possible anew."""
+        run = self._run
+        if run.order is not None:
+            (run.make if run.resumable or run.tuning else run.look)(run.order)
 
     @Slot()
     def _ask_to_stop(self) -> None:
         question, more = "Stop making the draft model?", "What is done so far is kept: you can resume it later."
+        if self._run.tuning:
+            question, more = "Stop tuning the draft model?", "It stays as it was; tuning it later begins anew."
         self._ask(question, more, "&Stop it", "&Let it run").clicked.connect(self._run.stop)
 
     @Slot(object)
