@@ -34,10 +34,10 @@ from draftlight.llama.backend import LlamaModel, ModelOptions
 
 _N_CTX = 2 * LONGEST
 _LAWS_SHARE, _TRAINING_SHARE = 0.4, 0.8  # of the time, after which the laws and the training end
-_LEARNING_RATE = 3e-4  # the draft model knows most already
+_LEARNING_RATE = 1e-4  # the draft model knows most already, and three times that learns few chats by heart
 _SEEN_TOKENS = 240_000  # that are aimed at, repeats included
 _LEAST_EPOCHS, _MOST_EPOCHS = 3, 20
-_N_LOOKS = 10
+_LATER = 1.5  # times as many tokens at each look as at the last: few chats are soon learned, or learned by heart
 _PATIENCE = 3  # looks without a better acceptance after which the training ends
 _TELL_SECONDS = 2.0
 _SHOWN_K = 3
@@ -117,7 +117,7 @@ class _Tuner:
         for step in training.steps():
             needed(self._shop.go_on() or None)
             ends = training.done or self._late(_TRAINING_SHARE)
-            if step.n_seen * _N_LOOKS >= plan.n_tokens * (len(looks) + 1) or ends:
+            if step.n_seen >= chats.n_answer_tokens * _LATER ** len(looks) or ends:
                 looks.append(self._look(student, division, step.n_seen))
                 if looks[-1] == max(looks) and looks.count(looks[-1]) == 1:
                     best = copy.deepcopy(student.state_dict())
