@@ -16,10 +16,13 @@ from draftlight.forge.chats import Chats
 _ROWS = 32  # logits that one pass returns
 
 
-def labelled_by(target: LanguageModel, chats: Chats, n_labels: int, go_on: Callable[[], bool]) -> Chats | None:
+def labelled_by(
+    target: LanguageModel, chats: Chats, n_labels: int, go_on: Callable[[], bool], n_vocab: int | None = None
+) -> Chats | None:
     """Return the chats with this model's likeliest tokens and their log-probabilities at temperature 1 as labels.
 
-    None as soon as `go_on` says no.
+    Of its vocabulary only the first `n_vocab` tokens count, where the draft model knows fewer. None as soon as `go_on`
+    says no.
     """
     target.rollback(0)
     context = Context(target)
@@ -37,7 +40,9 @@ def labelled_by(target: LanguageModel, chats: Chats, n_labels: int, go_on: Calla
                 return None
             last = min(first + _ROWS, len(text))
             rows = slice(n_done, n_done + last - first)
-            ids[rows], logprobs[rows] = _likeliest(context.advance(text[: last - 1], last - first), n_labels)
+            ids[rows], logprobs[rows] = _likeliest(
+                context.advance(text[: last - 1], last - first)[:, :n_vocab], n_labels
+            )
             n_done += last - first
     return replace(chats, label_ids=ids, label_logprobs=logprobs)
 

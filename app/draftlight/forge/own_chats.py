@@ -8,17 +8,16 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from draftlight.chat.conversation import prompt_of
 from draftlight.chat.prompt import PromptTooLong
 from draftlight.chat.trace import load_event
-from draftlight.engine.context import Context
 from draftlight.engine.events import GenerationFinished
-from draftlight.engine.model import FloatArray, LanguageModel
+from draftlight.engine.model import LanguageModel
 from draftlight.errors import UserError
 from draftlight.forge.acceptance import HeldOut
 from draftlight.forge.chats import Chats, WritingVocabulary
+from draftlight.forge.labels import labelled_by
 from draftlight.history.records import Message
 from draftlight.history.store import HistoryStore
 
@@ -29,7 +28,6 @@ _LEAST_TOKENS = 2
 _NEWEST_SHARE = 0.15  # of the answers: to be tested with, and as many again to choose by
 _LEAST_NEWEST, _MOST_NEWEST = 4, 40
 _N_LABELS = 16
-_ROWS = 32  # logits that one pass returns
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,34 +119,17 @@ def laws(answers: Sequence[Answer], target: LanguageModel, n_vocab: int, go_on: 
 
     The laws are llama.cpp's, of the very file that will be drafted for, over its first `n_vocab` tokens.
     """
-    target.rollback(0)
-    context = Context(target)
     for answer in answers:
-        text = (*answer.prompt, *answer.tokens)
-        context.begin(text)
-        for _ in context.prefill(answer.prompt):
-            if not go_on():
-                return
-        found = []
-        for first in range(len(answer.prompt), len(text), _ROWS):
-            if not go_on():
-                return
-            last = min(first + _ROWS, len(text))
-            found.append(_law(context.advance(text[: last - 1], last - first)[:, :n_vocab]))
-        ids, logprobs = zip(*found, strict=True)
-        yield Chats(
+        text, n_prompt = (*answer.prompt, *answer.tokens), len(answer.prompt)
+        n_places = len(answer.tokens)
+        chat = Chats(
             np.array(text, np.int32),
             np.array([0, len(text)]),
-            np.array([len(answer.prompt)]),
-            np.concatenate(ids),
-            np.concatenate(logprobs),
+            np.array([n_prompt]),
+            np.empty((n_places, 0), np.int32),
+            np.empty((n_places, 0), np.float16),
         )
-
-
-def _law(logits: FloatArray) -> tuple[NDArray[np.int32], NDArray[np.float16]]:
-    """Return the likeliest tokens of each row and their log-probabilities, both (rows, labels)."""
-    likeliest = np.argpartition(logits, -_N_LABELS, axis=-1)[:, -_N_LABELS:]
-    largest = logits.max(axis=-1, keepdims=True)
-    total = largest + np.log(np.exp(logits - largest).sum(axis=-1, keepdims=True))
-    logprobs = np.take_along_axis(logits, likeliest, axis=-1) - total
-    return likeliest.astype(np.int32), logprobs.astype(np.float16)
+        labelled = labelled_by(target, chat, _N_LABELS, go_on, n_vocab)
+        if labelled is None:
+            return
+        yield labelled
