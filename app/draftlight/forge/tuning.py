@@ -133,8 +133,8 @@ class _Tuner:
     def _look(self, student: PreTrainedModel, division: Division, n_seen: int) -> float:
         learning(student, on=False)
         with self._trial(student) as draft:
-            accepted = agreement(draft, division.choosing)
-            efficiency = block_efficiency(draft, self._target.vocabulary, division.choosing, _SHOWN_K)
+            accepted = needed(agreement(draft, division.choosing))
+            efficiency = needed(block_efficiency(draft, self._target.vocabulary, division.choosing, _SHOWN_K))
         learning(student, on=True)
         self._shop.tell(AcceptanceMeasured(n_seen, accepted, efficiency))
         return accepted
@@ -155,10 +155,10 @@ class _Tuner:
         request, held_out = self._shop.request, division.held_out
         learning(student, on=False)
         with opened(self._draft, self._target.n_threads) as draft:
-            before = agreement(draft, held_out)
+            before = needed(agreement(draft, held_out))
         needed(self._shop.go_on() or None)
         with self._trial(student) as draft:
-            after = agreement(draft, held_out)
+            after = needed(agreement(draft, held_out))
         needed(self._shop.go_on() or None)
         if after > before:
             facts: dict[str, str | int | float] = {
