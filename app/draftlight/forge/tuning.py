@@ -6,7 +6,6 @@ in the run's folder, which goes with it. A run that was killed begins anew.
 
 import copy
 import math
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -74,7 +73,7 @@ class _Tuner:
         self._draft = needed(shop.request.tune)
         kept = read_header(self._draft).quantisation
         self._quantisation = kept if kept in {"F32", "Q8_0", "Q4_0"} else "Q8_0"
-        self._started = time.monotonic()
+        self._started = self._shop.clock()
 
     def read(self, student: PreTrainedModel) -> tuple[list[Answer], Division]:
         """Return the answers on disk. Raises UserError where there are too few."""
@@ -93,11 +92,11 @@ class _Tuner:
         n_vocab = min(self._target.n_vocab, len(embedding(student)))
         n_wanted = sum(len(answer.tokens) for answer in answers)
         parts: list[Chats] = []
-        started, n_done, told = time.monotonic(), 0, 0.0
+        started, n_done, told = self._shop.clock(), 0, 0.0
         for part in laws(answers[::-1], self._target, n_vocab, self._shop.go_on):
             parts.append(part)
             n_done += part.n_answer_tokens
-            now = time.monotonic()
+            now = self._shop.clock()
             if now - told > _TELL_SECONDS or n_done == n_wanted:
                 told, left = now, (n_wanted - n_done) * (now - started) / n_done
                 self._shop.tell(ChatsWritten(n_done, n_wanted, left))
@@ -113,7 +112,7 @@ class _Tuner:
         training = Distillation(student, chats, plan, _SEED, planning.fastest_dtype())
         looks: list[float] = []
         best: dict[str, Any] = {}
-        started, told = time.monotonic(), 0.0
+        started, told = self._shop.clock(), 0.0
         for step in training.steps():
             needed(self._shop.go_on() or None)
             ends = training.done or self._late(_TRAINING_SHARE)
@@ -122,8 +121,8 @@ class _Tuner:
                 if looks[-1] == max(looks) and looks.count(looks[-1]) == 1:
                     best = copy.deepcopy(student.state_dict())
                 ends |= max(looks) > max(looks[-_PATIENCE:])
-            if time.monotonic() - told > _TELL_SECONDS or ends:
-                told = time.monotonic()
+            if self._shop.clock() - told > _TELL_SECONDS or ends:
+                told = self._shop.clock()
                 left = (plan.n_tokens - step.n_seen) * (told - started) / step.n_seen
                 self._shop.tell(Trained(step.n_seen, max(step.n_seen, plan.n_tokens), step.loss, max(0.0, left)))
             if ends:
@@ -131,10 +130,11 @@ class _Tuner:
         student.load_state_dict(best)
 
     def _look(self, student: PreTrainedModel, division: Division, n_seen: int) -> float:
+        go_on = self._shop.go_on
         learning(student, on=False)
         with self._trial(student) as draft:
-            accepted = needed(agreement(draft, division.choosing))
-            efficiency = needed(block_efficiency(draft, self._target.vocabulary, division.choosing, _SHOWN_K))
+            accepted = needed(agreement(draft, division.choosing, go_on))
+            efficiency = needed(block_efficiency(draft, self._target.vocabulary, division.choosing, _SHOWN_K, go_on))
         learning(student, on=True)
         self._shop.tell(AcceptanceMeasured(n_seen, accepted, efficiency))
         return accepted
@@ -152,14 +152,13 @@ class _Tuner:
 
     def judged(self, student: PreTrainedModel, division: Division, n_answers: int) -> Tuned:
         """Compare before and after on the newest answers; write the draft model if it is better."""
-        request, held_out = self._shop.request, division.held_out
+        request, go_on, held_out = self._shop.request, self._shop.go_on, division.held_out
         learning(student, on=False)
         with opened(self._draft, self._target.n_threads) as draft:
-            before = needed(agreement(draft, held_out))
-        needed(self._shop.go_on() or None)
+            before = needed(agreement(draft, held_out, go_on))
         with self._trial(student) as draft:
-            after = needed(agreement(draft, held_out))
-        needed(self._shop.go_on() or None)
+            after = needed(agreement(draft, held_out, go_on))
+        needed(go_on() or None)
         if after > before:
             facts: dict[str, str | int | float] = {
                 TUNED_FROM: str(self._draft),
@@ -173,4 +172,4 @@ class _Tuner:
 
     def _late(self, share: float) -> bool:
         """Whether that share of the time is over."""
-        return time.monotonic() - self._started > share * 60.0 * self._shop.request.minutes
+        return self._shop.clock() - self._started > share * 60.0 * self._shop.request.minutes
