@@ -17,6 +17,7 @@ from draftlight.engine.cancel import CancelToken
 from draftlight.errors import UserError
 from draftlight.forge import client
 from draftlight.forge.client import Control, ForgeBroken, ForgeFailed, ForgeRequest, forge, request_for, unfinished
+from draftlight.forge.lock import only_run
 from draftlight.forge.reports import ChatsWritten, Forged, Outlook, Report, Trained
 from draftlight.library.scanner import list_models
 from program_process import wait_until
@@ -46,6 +47,15 @@ def has_ended(process: psutil.Process) -> bool:
         return process.status() == psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return True
+
+
+def is_free(asked: ForgeRequest) -> bool:
+    """Whether no process has the lock: one may look ended while a thread of it still is at its end."""
+    try:
+        with only_run(asked.folder):
+            return True
+    except UserError:
+        return False
 
 
 def until_listening(run: Generator[Report, None, None]) -> None:
@@ -183,7 +193,7 @@ def test_no_other_run_begins_while_a_child_without_a_parent_is_still_saving(aske
     finally:
         for each in (*below, worker):
             each.kill()
-    wait_until(lambda: has_ended(worker), "the end of the child")
+    wait_until(lambda: is_free(asked), "the end of the child")
     assert isinstance(list(started(asked, "forge"))[-1], Forged)
 
 
