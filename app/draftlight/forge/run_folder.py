@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
 
+from draftlight.errors import UserError
 from draftlight.forge.acceptance import HeldOut
 from draftlight.forge.recipe import Recipe, Shape
 from draftlight.forge.reports import AcceptanceMeasured, Outlook
@@ -133,7 +134,13 @@ class RunFolder:
             content = (self.folder / name).read_bytes()
         except FileNotFoundError:
             return None
-        return kind.validate_json(content)
+        try:
+            return kind.validate_json(content)
+        except ValidationError as error:
+            raise UserError(
+                f"The run in {self.folder} was begun by another version of the program, or is damaged.",
+                "Start over: what it has done cannot be gone on with.",
+            ) from error
 
 
 def _value(line: str) -> dict[str, Any]:
