@@ -38,7 +38,8 @@ class Context:
         """How many of the first tokens of `sequence` the cache already holds."""
         held = self._tokens
         n = min(len(held), len(sequence))
-        if held[:n] == list(sequence[:n]):
+        given = sequence if len(sequence) == n else sequence[:n]  # a copy less: it is asked for a dozen times a round
+        if (held if len(held) == n else held[:n]) == (given if isinstance(given, list) else list(given)):
             return n
         low, high = 0, n  # the first `low` are equal, the first `high` are not
         while high - low > 1:

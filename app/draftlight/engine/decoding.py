@@ -2,9 +2,9 @@
 
 import time
 from collections.abc import Generator, Iterator, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import NamedTuple
 
 from draftlight.engine.cancel import CancelToken
 from draftlight.engine.context import Context
@@ -13,7 +13,6 @@ from draftlight.engine.controller.base import DraftLengthController, Outlook
 from draftlight.engine.controller.experience import Experience
 from draftlight.engine.controller.fixed import FixedLength
 from draftlight.engine.costs import PairFacts
-from draftlight.engine.drafting.ahead import AheadDrafter
 from draftlight.engine.drafting.base import Drafter
 from draftlight.engine.events import (
     DraftSource,
@@ -23,7 +22,6 @@ from draftlight.engine.events import (
     RoundVerified,
     StopReason,
     TokenDrafted,
-    TokenFate,
     TokenReport,
 )
 from draftlight.engine.exactness import Exactness
@@ -152,6 +150,15 @@ class SpeculativeDecoder:
         return AutoLength(self._experience, greedy=request.sampling.temperature <= 0.0)
 
 
+class _Verified(NamedTuple):
+    """A verdict, the rows of its pass, the time that the draft model worked meanwhile, and whether an audit held."""
+
+    verdict: Verdict
+    width: int
+    ahead_ms: float
+    audit: bool | None = None
+
+
 class _Generation:
     """The state of one generation. `_sequence`, prompt and committed tokens, is the truth that both models follow."""
 
@@ -233,12 +240,8 @@ class _Generation:
             no_draft_reason = "" if pending else self._controller.off_reason
 
         draft = [report.id for report in pending[:n_submitted]]
-        ahead_before = self._parts.ahead_seconds
-        width = outlook.width(n_submitted)
-        verdict, audit = self._verified(draft, width)
-        ahead_ms = 1000.0 * (self._parts.ahead_seconds - ahead_before)
-        done, reason = self._committed(pending, n_submitted, verdict, watch, no_draft_reason)
-        done = replace(done, width=width, audit=audit, ahead_ms=ahead_ms)
+        verified = self._verified(draft, outlook.width(n_submitted))
+        done, reason = self._committed(pending, n_submitted, verified, watch, no_draft_reason)
         if timed and self._parts.experience is not None:
             saved_ms = self._parts.experience.learn(done, outlook.n_tokens, self._n_read)
             done = replace(done, saved_ms=saved_ms)
@@ -282,7 +285,8 @@ class _Generation:
         sequence, n_committed = list(self._sequence), len(self._sequence)
         drafters = {drafter.source: drafter for drafter in self._parts.drafters}
         while not self._cancel.cancelled:
-            offers = {source: drafter.offer(sequence, n_committed) for source, drafter in drafters.items()}
+            asked = self._controller.asks(drafters)
+            offers = {source: drafters[source].offer(sequence, n_committed) for source in asked}
             if n_read := self._controller.wants_review(offers):
                 model = drafters[DraftSource.MODEL]
                 started = time.perf_counter()
@@ -303,48 +307,52 @@ class _Generation:
             if self._parts.tokenizer.is_end(proposal.token):
                 return
 
-    def _verified(self, draft: Sequence[int], width: int) -> tuple[Verdict, bool | None]:
-        """Judge the draft. In EXACT some rows are evaluated again alone; tells whether such a one held up."""
-        logits = self._logits(draft, width)
+    def _verified(self, draft: Sequence[int], width: int) -> _Verified:
+        """Judge the draft. In EXACT some rows are evaluated again alone."""
+        logits, ahead_ms = self._logits(draft, width)
         verdict = verify(draft, logits, self._sequence, self._sampler)
         exactness = self._parts.exactness
         row = None if exactness is None or not draft else exactness.row_to_check(verdict, width)
         if exactness is None or row is None:
-            return verdict, None
+            return _Verified(verdict, width, ahead_ms)
         logits = logits.copy()  # the laws look at them, and the next pass overwrites them
         verdict = verify(draft, logits, self._sequence, self._sampler)
         alone = self._parts.target.advance([*self._sequence, *draft[:row]])[0]
         verdict = rejudged(verdict, row, alone, draft, self._sequence, self._sampler)
-        return verdict, exactness.holds(width, logits[row], alone)
+        return _Verified(verdict, width, ahead_ms, exactness.holds(width, logits[row], alone))
 
-    def _logits(self, draft: Sequence[int], width: int) -> FloatArray:
-        """Logits after the committed text and each drafted token, (K + 1, n_vocab), from a pass of `width` rows."""
+    def _logits(self, draft: Sequence[int], width: int) -> tuple[FloatArray, float]:
+        """Logits after the committed text and each drafted token, (K + 1, n_vocab), from a pass of `width` rows.
+
+        Also the milliseconds that the draft model worked meanwhile.
+        """
         if self._prompt_logits is not None:
             logits, self._prompt_logits = self._prompt_logits, None
-            return logits
+            return logits, 0.0
         sequence = [*self._sequence, *draft]
-        with ExitStack() as meanwhile:
-            for drafter in self._parts.drafters:
-                if draft and isinstance(drafter, AheadDrafter):
-                    meanwhile.enter_context(drafter.drafting_ahead(sequence, self._sampler))
-            padding = sequence[-1:] * (width - len(draft) - 1)
-            return self._parts.target.advance([*sequence, *padding], rows=width)[: len(draft) + 1]
+        padding = sequence[-1:] * (width - len(draft) - 1)
+        ahead = self._parts.ahead if draft else None
+        if ahead is None:
+            return self._parts.target.advance([*sequence, *padding], rows=width)[: len(draft) + 1], 0.0
+        before = ahead.ahead_seconds
+        with ahead.drafting_ahead(sequence, self._sampler):
+            logits = self._parts.target.advance([*sequence, *padding], rows=width)[: len(draft) + 1]
+        return logits, 1000.0 * (ahead.ahead_seconds - before)
 
     def _committed(
         self,
         pending: Sequence[TokenReport],
         n_submitted: int,
-        verdict: Verdict,
+        verified: _Verified,
         watch: RoundWatch,
         no_draft_reason: str,
     ) -> tuple[RoundVerified, StopReason | None]:
         """Commit what the verdict lets stand; report the round, and why the answer ends with it."""
-        position, n_before = len(self._sequence), self._n_committed
+        verdict, position, n_before = verified.verdict, len(self._sequence), self._n_committed
         accepted = [report.id for report in pending[: verdict.n_accepted]]
         own = [] if verdict.target_token is None else [verdict.target_token]
         texts, reason = self._commit([*accepted, *own])
-        left_out = (replace(report, fate=TokenFate.NOT_REACHED) for report in pending[n_submitted:])
-        judged = (*self._reporter.judged(pending[:n_submitted], verdict, len(texts), position), *left_out)
+        judged = self._reporter.judged(pending, n_submitted, verdict, len(texts), position)
         target_token = None
         if len(texts) > verdict.n_accepted:
             place = position + verdict.n_accepted
@@ -361,7 +369,10 @@ class _Generation:
             host_ms=host_ms,
             no_draft_reason=no_draft_reason,
             n_submitted=n_submitted,
+            width=verified.width,
             reasoning=self._controller.reasoning,
+            ahead_ms=verified.ahead_ms,
+            audit=verified.audit,
         ), reason
 
     def _commit(self, tokens: Sequence[int]) -> tuple[list[str], StopReason | None]:

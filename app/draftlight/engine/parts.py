@@ -22,9 +22,9 @@ class DecoderParts:
     exactness: Exactness | None
 
     @property
-    def ahead_seconds(self) -> float:
-        """Seconds that draft models have worked so far while the target verified."""
-        return sum(drafter.ahead_seconds for drafter in self.drafters if isinstance(drafter, AheadDrafter))
+    def ahead(self) -> AheadDrafter | None:
+        """The draft model, where it may work while the target verifies."""
+        return next((drafter for drafter in self.drafters if isinstance(drafter, AheadDrafter)), None)
 
     def model_seconds(self) -> tuple[float, float]:
         """Return the seconds spent so far inside draft models and inside the target."""

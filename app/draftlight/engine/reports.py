@@ -1,7 +1,7 @@
 """What is told about each token: its probabilities, ranks, scores and fate. Changes nothing of what is committed."""
 
+import math
 from collections.abc import Sequence
-from dataclasses import replace
 
 from draftlight.engine.drafting.base import Drafted
 from draftlight.engine.events import Alternative, TokenFate, TokenReport
@@ -37,9 +37,9 @@ class Reporter:
         )
 
     def judged(
-        self, pending: Sequence[TokenReport], verdict: Verdict, n_committed: int, position: int
+        self, pending: Sequence[TokenReport], n_submitted: int, verdict: Verdict, n_committed: int, position: int
     ) -> tuple[TokenReport, ...]:
-        """Give each pending token that was submitted its fate.
+        """Give each pending token its fate; those behind the first `n_submitted` were left out of the verify.
 
         `n_committed` of the round's tokens entered the answer: fewer than the verdict allows where the answer ended
         among them; what lies behind the end was never needed, so it counts as not reached. `position` is the first
@@ -49,10 +49,10 @@ class Reporter:
         for place, report in enumerate(pending):
             if place < min(verdict.n_accepted, n_committed):
                 fate = TokenFate.ACCEPTED
-            elif place == verdict.n_accepted < n_committed:
+            elif place == verdict.n_accepted < min(n_committed, n_submitted):
                 fate = TokenFate.REJECTED
             else:
-                judged.append(replace(report, fate=TokenFate.NOT_REACHED))
+                judged.append(_not_reached(report))
                 continue
             judged.append(self._judged(report, fate, verdict.judgements[place], position + place))
         return tuple(judged)
@@ -95,6 +95,21 @@ class Reporter:
         return tuple(Alternative(token, self._tokenizer.label(token), _short(share)) for token, share in top)
 
 
+def _not_reached(report: TokenReport) -> TokenReport:
+    return TokenReport(
+        id=report.id,
+        text=report.text,
+        fate=TokenFate.NOT_REACHED,
+        source=report.source,
+        q=report.q,
+        q_rank=report.q_rank,
+        draft_margin=report.draft_margin,
+        draft_top=report.draft_top,
+        draft_ms=report.draft_ms,
+        matched=report.matched,
+    )
+
+
 def _short(figure: float) -> float:
-    """Six decimals: reports are for the eye, and every stored trace is made of them."""
-    return round(figure, 6)
+    """Six decimals: reports are for the eye, and every stored trace is made of them. By far quicker than round()."""
+    return math.floor(figure * 1e6 + 0.5) / 1e6 if math.isfinite(figure) else figure

@@ -55,8 +55,7 @@ class Choice(NamedTuple):
     margin: float
 
 
-@dataclass(frozen=True, slots=True)
-class Law:
+class Law(NamedTuple):
     """The probability of each token at one position.
 
     `ids` are the likeliest tokens in falling order and `log_p` their log probabilities. Where nothing truncates, the

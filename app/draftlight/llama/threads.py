@@ -183,7 +183,8 @@ class ThreadWatch:
         """Take in a pass over `width` tokens after `n_past` others that ended now and took `seconds`."""
         if width > _WIDEST:
             return
-        undisturbed = self._cost(width, n_past)
+        key = (width, n_past >> 6)
+        undisturbed = self._known.get(key) or self._cost(key)
         by_width = 0 if self._costs else width  # one factor for all widths, where costs say how they compare
         shortest = self._shortest.get(by_width)
         uses_all = self.policy.n_threads == self.policy.n_all
@@ -195,14 +196,11 @@ class ThreadWatch:
             shortest.see(seconds / undisturbed)
         self.policy.passed(now, seconds, undisturbed * shortest.known)
 
-    def _cost(self, width: int, n_past: int) -> float:
-        if self._costs is None:
-            return 1.0
-        key = (width, n_past >> 6)
-        known = self._known.get(key)
-        if known is None:
-            known = self._known[key] = self._costs.at(width, n_past)
-        return known
+    def _cost(self, key: tuple[int, int]) -> float:
+        """Look up what the passes of a width take over one stretch of contexts."""
+        width, stretch = key
+        self._known[key] = 1.0 if self._costs is None else self._costs.at(width, stretch << 6)
+        return self._known[key]
 
 
 class _Shortest:
@@ -218,9 +216,10 @@ class _Shortest:
     def see(self, value: float) -> None:
         self._count += 1
         if self._count % _EPOCH == 0:
-            self.known, self._latest = self._latest, value
-        self._latest = min(self._latest, value)
-        self.known = min(self.known, value)
+            self.known, self._latest = min(self._latest, value), math.inf
+        if value < self._latest:
+            self._latest = value
+            self.known = min(self.known, value)
 
 
 def _ladder(n_threads: int) -> tuple[int, ...]:

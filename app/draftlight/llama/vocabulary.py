@@ -20,6 +20,7 @@ class LlamaVocabulary:
         self._vocab = self._lib.llama_model_get_vocab(model)
         self.n_tokens: int = self._lib.llama_vocab_n_tokens(self._vocab)
         self._pieces: list[bytes | None] = [None] * self.n_tokens
+        self._labels: list[str | None] = [None] * self.n_tokens
         self._buffer = ctypes.create_string_buffer(256)
         control: dict[str, int] = {}
         marker_texts = []
@@ -97,7 +98,11 @@ class LlamaVocabulary:
 
         Bytes that are only part of a character are spelled out in hexadecimal.
         """
-        return self.piece(token).decode("utf-8", "backslashreplace") or self.text_of(token) or f"<{token}>"
+        known = self._labels[token]
+        if known is None:
+            read = self.piece(token).decode("utf-8", "backslashreplace") or self.text_of(token) or f"<{token}>"
+            known = self._labels[token] = read
+        return known
 
     def is_end(self, token: int) -> bool:
         """Tell whether the token ends an answer (end of sequence, end of turn)."""

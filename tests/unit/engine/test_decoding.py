@@ -295,3 +295,12 @@ def test_after_forgetting_the_whole_prompt_is_read_again() -> None:
 
 def test_the_end_tokens_are_known() -> None:
     assert decoder(tokenizer=LetterTokenizer(end=7)).end_tokens == {7}
+
+
+def test_reported_figures_have_six_decimals_and_no_more() -> None:
+    events, _ = run(decoder(noise=1.0), request(sampling=SamplingParams(temperature=0.9)))
+    tokens = [token for done in rounds(events) for token in (*done.drafted, done.target_token) if token is not None]
+    figures = [figure for token in tokens for figure in (token.p, token.q, token.score, token.margin)]
+    told = [figure for figure in figures if figure is not None]
+    assert told
+    assert all(figure == round(figure, 6) for figure in told)

@@ -7,7 +7,7 @@ one after it free. When drafting is done the tail that is not worth its rows is 
 as it is, because with shared noise the target's token does not depend on what was drafted.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from itertools import repeat
 
 from draftlight.engine.controller.base import Offers, Outlook
@@ -66,6 +66,10 @@ class AutoLength:
         self.off_reason = ""
         self.reasoning = None
         self._rho = 0.0
+
+    def asks(self, sources: Collection[DraftSource]) -> Collection[DraftSource]:
+        """Return all: they compete."""
+        return sources
 
     def wants_review(self, offers: Offers) -> int:
         """Return how many of the last tokens the draft model shall be tried on, because it has long been left out."""

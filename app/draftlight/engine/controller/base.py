@@ -1,6 +1,6 @@
 """What the loop asks of whoever decides on a draft's length."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
@@ -50,6 +50,10 @@ class DraftLengthController(Protocol):
         """Start a round."""
         ...
 
+    def asks(self, sources: Collection[DraftSource]) -> Collection[DraftSource]:
+        """Return whose offers it wants to weigh for the next token, of the sources that are loaded."""
+        ...
+
     def wants_review(self, offers: Offers) -> int:
         """Return on how many of the last tokens the draft model shall be tried before this draft; 0: not now."""
         ...
@@ -59,7 +63,7 @@ class DraftLengthController(Protocol):
         ...
 
     def next_source(self, offers: Offers) -> DraftSource | None:
-        """Return who shall propose the next token; None where the draft is long enough."""
+        """Return who of those asked shall propose the next token; None where the draft is long enough."""
         ...
 
     def drafted(self, proposal: Drafted) -> None:

@@ -1,5 +1,7 @@
 """The person's own choice of K, the same in every round."""
 
+from collections.abc import Collection
+
 from draftlight.engine.controller.base import Offers, Outlook
 from draftlight.engine.costs import DraftTrial
 from draftlight.engine.drafting.base import Drafted
@@ -27,6 +29,12 @@ class FixedLength:
         self._n_drafted = 0
         self.off_reason = "" if self._k else "drafting is off"
 
+    def asks(self, sources: Collection[DraftSource]) -> Collection[DraftSource]:
+        """Return the preferred source that is loaded until K tokens are drafted."""
+        if self._n_drafted >= self._outlook.longest(self._k):
+            return ()
+        return [next(source for source in _PREFERRED if source in sources)]
+
     def wants_review(self, offers: Offers) -> int:
         """Return 0: a fixed choice tries nothing."""
         del offers
@@ -36,14 +44,12 @@ class FixedLength:
         """A fixed choice learns nothing."""
 
     def next_source(self, offers: Offers) -> DraftSource | None:
-        """Return the preferred source that is loaded until K tokens are drafted or it has nothing to say."""
-        if self._n_drafted >= self._outlook.longest(self._k):
-            return None
-        source = next(source for source in _PREFERRED if source in offers)
-        if offers[source].ready and (source is not DraftSource.NGRAM or offers[source].matched >= _LEAST_MATCHED):
-            return source
-        if not self._n_drafted:
-            self.off_reason = offers[source].silence or "the last tokens have not occurred before"
+        """Return the source that was asked, where it has something to say."""
+        for source, offer in offers.items():
+            if offer.ready and (source is not DraftSource.NGRAM or offer.matched >= _LEAST_MATCHED):
+                return source
+            if not self._n_drafted:
+                self.off_reason = offer.silence or "the last tokens have not occurred before"
         return None
 
     def drafted(self, proposal: Drafted) -> None:

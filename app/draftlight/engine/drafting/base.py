@@ -1,7 +1,6 @@
 """What every drafter offers the loop, and what is known of a drafted token."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from draftlight.engine.cancel import CancelToken
@@ -10,8 +9,7 @@ from draftlight.engine.events import DraftSource
 from draftlight.engine.sampling import Sampler
 
 
-@dataclass(frozen=True, slots=True)
-class Drafted:
+class Drafted(NamedTuple):
     """A proposed token. `q`, `rank` and `top` are the drafter's view; `margin` is its score over the runner-up's.
 
     A token copied from the text has no margin: `matched` tokens before it recur where it was copied from, and the last
