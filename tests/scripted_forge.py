@@ -9,7 +9,6 @@ import sys
 import threading
 from pathlib import Path
 
-from draftlight.forge.client import ForgeRequest, from_argument
 from draftlight.forge.recipe import Kind, Recipe, Shape
 from draftlight.forge.reports import (
     AcceptanceMeasured,
@@ -24,6 +23,7 @@ from draftlight.forge.reports import (
     Trained,
     as_line,
 )
+from draftlight.forge.request import ForgeRequest, from_argument
 
 SHAPE = Shape(Kind.NARROW, n_layers=4, width=256)
 WORTH_IT = Outlook(SHAPE.label, (1.0, 1.1, 1.2, 1.3, 1.6), 0.08, 0.6)

@@ -5,10 +5,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from draftlight.engine.costs import StepCosts
 from draftlight.errors import UserError
-from draftlight.forge.planning import languages, rows_together, sized
+from draftlight.forge.planning import device, languages, rows_together, sized
 from draftlight.forge.prospects import expected_acceptance, shapes_for, verify_costs
 from draftlight.forge.recipe import ChatPlan, Kind, Recipe, Shape, as_toml, read_recipe
 from small_torch import small_model
@@ -59,10 +60,18 @@ def test_verifies_are_priced_in_plain_steps() -> None:
 
 
 def test_a_large_cache_takes_fewer_chats_at_once() -> None:
-    config: Any = small_model("llama").config
-    assert rows_together(config, ChatPlan()) == 128
+    target = small_model("llama")
+    assert rows_together(target, ChatPlan()) == 128
+    config: Any = target.config
     config.num_hidden_layers, config.num_key_value_heads, config.head_dim = 4000, 64, 128
-    assert 1 <= rows_together(config, ChatPlan()) < 128
+    assert 1 <= rows_together(target, ChatPlan()) < 128
+
+
+def test_a_gpu_without_room_for_target_and_draft_model_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (8 * 2**30, 16 * 2**30))
+    assert device(6 * 2**30) == torch.device("cuda")
+    assert device(8 * 2**30) == torch.device("cpu")
 
 
 def test_a_target_speaks_what_its_file_says(tmp_path: Path, starter_target: Path) -> None:

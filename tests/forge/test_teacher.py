@@ -141,6 +141,10 @@ def test_a_target_too_large_for_the_free_memory_is_refused_before_it_is_read(
     monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(available=1_000_000))
     with pytest.raises(UserError, match=r"memory unpacked; 0\.0 GB are free"):
         load_target(path, torch.float32)
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(available=2**40))
+    load_target(path, torch.float32, beside=2**39)
+    with pytest.raises(UserError, match="memory unpacked, with what is made from it; 1099"):
+        load_target(path, torch.float32, beside=2**40)
 
 
 @pytest.mark.parametrize("kind", ["llama", "llama untied, wide heads", "gemma3"])

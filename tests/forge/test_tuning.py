@@ -12,8 +12,9 @@ from draftlight.chat.service import ChatService, GenerationOptions
 from draftlight.engine.cancel import CancelToken
 from draftlight.engine.sampling import SamplingParams
 from draftlight.errors import UserError
-from draftlight.forge.client import Control, ForgeRequest, forge
+from draftlight.forge.client import Control, forge
 from draftlight.forge.reports import AcceptanceMeasured, Report, Trained, Tuned
+from draftlight.forge.request import ForgeRequest
 from draftlight.forge.tuned_files import tuning_request, untuned
 from draftlight.history.store import HistoryStore
 from draftlight.library.gguf import read_header

@@ -11,9 +11,19 @@ import torch
 
 from draftlight.engine.cancel import CancelToken
 from draftlight.errors import UserError
-from draftlight.forge.client import Control, ForgeRequest, forge, request_for
+from draftlight.forge.client import Control, forge
 from draftlight.forge.recipe import ChatPlan, HeldOutPlan, Kind, Recipe, Shape, TrainingPlan, as_toml
-from draftlight.forge.reports import AcceptanceMeasured, ChatsWritten, Forged, Outlook, Report, Trained
+from draftlight.forge.reports import (
+    AcceptanceMeasured,
+    ChatsWritten,
+    Forged,
+    Outlook,
+    Report,
+    Stage,
+    StageBegun,
+    Trained,
+)
+from draftlight.forge.request import ForgeRequest, request_for
 from draftlight.forge.run_folder import RunFolder
 from draftlight.library.gguf import read_header
 from draftlight.library.pairing import check_pair
@@ -55,9 +65,14 @@ def reports(asked: ForgeRequest) -> Iterator[Report]:
     return forge(asked, CancelToken(), Control(), low_battery=lambda: False)
 
 
-def weights(asked: ForgeRequest) -> dict[str, torch.Tensor]:
-    found: dict[str, torch.Tensor] = torch.load(RunFolder(asked.folder).best, weights_only=True)
-    return found
+def whole_run(asked: ForgeRequest) -> tuple[list[Report], dict[str, torch.Tensor]]:
+    """Run to the end; return what it reported, and the trained weights, which are deleted at the end."""
+    told, weights = [], {}
+    for report in reports(asked):
+        told.append(report)
+        if isinstance(report, StageBegun) and report.stage is Stage.MEASURING:
+            weights = torch.load(RunFolder(asked.folder).best, weights_only=True)
+    return told, weights
 
 
 def killed_at(asked: ForgeRequest, kind: type[Report]) -> None:
@@ -78,7 +93,7 @@ def test_a_toy_run_makes_a_draft_model_that_is_accepted_more_and_more_and_a_kill
     target: Path, tmp_path: Path
 ) -> None:
     asked = request(target, tmp_path)
-    told = list(reports(asked))
+    told, first = whole_run(asked)
     assert isinstance(told[-1], Forged)
     looks = [report.acceptance for report in told if isinstance(report, AcceptanceMeasured)]
     assert max(looks[len(looks) // 2 :]) > looks[0] + 0.03
@@ -98,19 +113,28 @@ def test_a_toy_run_makes_a_draft_model_that_is_accepted_more_and_more_and_a_kill
     killed_at(again, ChatsWritten)
     killed_at(again, AcceptanceMeasured)
     assert not again.out.exists()
-    assert isinstance(list(reports(again))[-1], Forged)
-    first, second = weights(asked), weights(again)
+    again.out.write_bytes(b"somebody else's")
+    told, second = whole_run(again)
+    assert isinstance(told[-1], Forged)
+    assert told[-1].path == tmp_path / "again-draft-2.gguf"
+    assert again.out.read_bytes() == b"somebody else's"
+    assert first
     assert all(torch.equal(first[name], second[name]) for name in first)
 
 
 def test_a_stopped_run_keeps_what_it_has_and_lists_nothing(target: Path, tmp_path: Path) -> None:
     asked = request(target, tmp_path)
-    cancel = CancelToken()
+    cancel, folder = CancelToken(), RunFolder(asked.folder)
+    trained = looked = 0
     for report in forge(asked, cancel, Control(), low_battery=lambda: False):
-        if isinstance(report, Trained):
-            cancel.cancel()
-    folder = RunFolder(asked.folder)
-    assert folder.checkpoint.is_file()
+        if isinstance(report, AcceptanceMeasured):
+            looked = report.n_tokens
+        elif isinstance(report, Trained):
+            trained = max(trained, report.n_tokens)
+            if trained > looked:  # else the look has just saved
+                cancel.cancel()
+    assert cancel.cancelled
+    assert torch.load(folder.checkpoint, weights_only=True)["at"][1] >= trained > looked
     assert not folder.done.exists()
     assert list_models([tmp_path]) == ()
     left = [child for child in psutil.Process().children(recursive=True) if "forge.worker" in str(child.cmdline())]

@@ -9,8 +9,8 @@ import pytest
 
 from draftlight.errors import UserError
 from draftlight.forge import worker
-from draftlight.forge.client import ForgeRequest, as_argument
 from draftlight.forge.reports import Failed, from_line
+from draftlight.forge.request import ForgeRequest, as_argument
 from draftlight.forge.worker import FAILED, Switch
 
 REQUEST = as_argument(ForgeRequest(Path("target.gguf"), Path("run"), Path("draft.gguf")))

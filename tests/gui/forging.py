@@ -10,7 +10,7 @@ from PySide6.QtWidgets import QAbstractButton, QComboBox, QLabel, QMessageBox, Q
 from pytestqt.qtbot import QtBot
 
 from draftlight.engine.cancel import CancelToken
-from draftlight.forge.client import Control, ForgeRequest, request_for
+from draftlight.forge.client import Control
 from draftlight.forge.reports import (
     AcceptanceMeasured,
     ChatsWritten,
@@ -21,6 +21,7 @@ from draftlight.forge.reports import (
     StageBegun,
     Trained,
 )
+from draftlight.forge.request import ForgeRequest, request_for
 from draftlight.library.scanner import ModelFile
 from draftlight.ui.forge.run import ForgeRun, Phase
 from draftlight.ui.forge.window import ForgeWindow

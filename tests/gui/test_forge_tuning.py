@@ -114,7 +114,7 @@ def test_a_tuning_is_told_as_it_goes_and_its_result_can_be_used(
     press(question(window), "Let it run")
     forge.go_on.set()
     qtbot.waitUntil(lambda: one.window.forge.run.phase is Phase.TUNED)
-    assert "40.0 % of drafts were accepted before, 47.0 % after" in words(window)
+    assert "40.0 % of drafts at K = 1 were accepted before, 47.0 % after" in words(window)
     with qtbot.waitSignal(one.window.loader.ended):
         press(window, "Use it now")
     assert one.loader.loaded[-1].draft == BETTER.path

@@ -11,7 +11,8 @@ from PySide6.QtWidgets import QMessageBox, QPlainTextEdit, QWidget
 from pytestqt.qtbot import QtBot
 
 from draftlight.errors import UserError
-from draftlight.forge.client import forge, request_for
+from draftlight.forge.client import forge
+from draftlight.forge.request import request_for
 from draftlight.library.scanner import ModelFile
 from draftlight.ui.forge import choice
 from draftlight.ui.forge.run import ForgeRun, Phase
@@ -166,7 +167,7 @@ def test_a_cancel_asks_first_and_what_was_done_can_be_resumed(
     press(question(made.window), "Stop it")
     made.until(qtbot, Phase.CHOOSING)
     assert made.forge.stopped.is_set()
-    assert "A run for this target was not finished." in words(made.window)
+    assert "was not finished. What it has done is kept." in words(made.window)
     made.forge.hold_at = None
     made.press("Resume")
     made.until(qtbot, Phase.MADE)
@@ -189,6 +190,7 @@ def test_starting_over_asks_first_and_then_deletes_what_was_kept(
     folder = leave_unfinished(target_of(models))
     made = forging()
     assert set(buttons(made.window)) == {"More", "Resume", "Start over …"}
+    assert "A run for this target (1 h, automatic shape) was not finished." in words(made.window)
     made.press("Start over …")
     press(question(made.window), "Keep it")
     assert folder.exists()

@@ -20,8 +20,9 @@ from draftlight.cli.parts import Parts
 from draftlight.engine.cancel import CancelToken
 from draftlight.errors import UserError
 from draftlight.forge import client
-from draftlight.forge.client import Control, ForgeFailed, ForgeRequest, request_for, unfinished
+from draftlight.forge.client import Control, ForgeFailed
 from draftlight.forge.reports import Forged, Report, Trained, from_line
+from draftlight.forge.request import ForgeRequest, request_for, unfinished
 from draftlight.history.store import HistoryStore
 from twins import Twins
 
@@ -79,14 +80,14 @@ def test_the_outlook_comes_first_and_the_card_last(terminal: Terminal) -> None:
     assert "every drafted token were accepted, answers would come at 2.60 times the speed (K = 4)" in lines[1]
     assert "expect about 1.4 times the speed" in lines[3]
     assert lines[-3] == (
-        "It accepts 58 % of drafts on held-out chats, costs 12 % of a target step, expected speed-up 1.31x at K = 3, "
-        "measured 1.27x (1.20 to 1.34)."
+        "It accepts 58 % of drafts at K = 1 on held-out chats, costs 12 % of a target step, "
+        "expected speed-up 1.31x at K = 3, measured 1.27x (1.20 to 1.34)."
     )
     assert lines[-2] == str(request.out)
     assert lines[-1].endswith(f"chat --target {request.target} --draft {request.out}")
     assert "The target writes chats." in err
     assert "100 of 300, about 1:15 left  loss 4.00" in err
-    assert "After 300 tokens, on held-out chats: 50 % of drafts are accepted, 1.90 tokens a verify." in err
+    assert "After 300 tokens, on held-out chats: 50 % of drafts at K = 1 are accepted, 1.90 tokens a verify." in err
 
 
 @pytest.mark.parametrize("behaviour", ["asked", "never"])
@@ -163,6 +164,16 @@ def test_an_unfinished_run_is_gone_on_with_or_begun_anew_as_was_asked(terminal: 
     (begun / "done").unlink()
     assert terminal.run("--start-over")[0] == 0
     assert not (begun / "chats").exists()
+
+
+def test_a_run_that_goes_on_with_other_wishes_says_that_it_keeps_to_its_own(terminal: Terminal) -> None:
+    terminal.behaviour = "fail"
+    with pytest.raises(ForgeFailed):
+        terminal.run("--minutes", "5")
+    terminal.behaviour = "forge"
+    status, _, err = terminal.run("--minutes", "90", "--size", "pruned", "--resume")
+    assert status == 0
+    assert "The run goes on as it was begun: 5 minutes, shape auto." in err
 
 
 def test_a_run_that_is_to_go_on_but_never_began_begins(terminal: Terminal) -> None:

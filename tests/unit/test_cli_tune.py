@@ -12,8 +12,9 @@ from draftlight.cli.arguments import parse
 from draftlight.cli.parts import Parts
 from draftlight.engine.cancel import CancelToken
 from draftlight.errors import UserError
-from draftlight.forge.client import Control, ForgeRequest
+from draftlight.forge.client import Control
 from draftlight.forge.reports import Report, Stage, StageBegun, Tuned, from_line
+from draftlight.forge.request import ForgeRequest
 from draftlight.history.store import HistoryStore
 from draftlight.settings import PairSettings, Settings, load_settings, save_settings
 from twins import Twins
@@ -85,8 +86,8 @@ def test_the_last_pair_s_draft_model_is_tuned_and_before_and_after_are_told(
     assert (request.target, request.tune, request.minutes) == (twin_pair.target, twin_pair.draft, 30.0)
     first, second, path, chat = out.splitlines()
     assert first == (
-        "40.0 % of drafts were accepted before, 47.0 % after, on the 8 newest of your 50 answers, which it has not "
-        "learned from."
+        "40.0 % of drafts at K = 1 were accepted before, 47.0 % after, on the 8 newest of your 50 answers, "
+        "which it has not learned from."
     )
     assert "as private as they are" in second
     assert path == str(request.out)

@@ -17,7 +17,7 @@ from draftlight.cli.parts import Parts
 from draftlight.cli.rendering import ProgressBar, say
 from draftlight.engine.cancel import CancelToken
 from draftlight.errors import UserError
-from draftlight.forge.client import Control, ForgeFailed, ForgeRequest, discard, request_for, unfinished
+from draftlight.forge.client import Control, ForgeFailed, discard
 from draftlight.forge.figures import card_sentence, is_worth_it, made_of, outlook_sentences, tuned_sentences
 from draftlight.forge.reports import (
     AcceptanceMeasured,
@@ -31,6 +31,7 @@ from draftlight.forge.reports import (
     Tuned,
     as_line,
 )
+from draftlight.forge.request import ForgeRequest, request_for, unfinished
 
 _NOT_MADE = 1  # because it would only slow answers down
 _SAMPLE = 60  # characters
@@ -75,14 +76,25 @@ def _settle_what_was_begun(request: ForgeRequest, arguments: Arguments) -> None:
     """Delete an earlier run or go on with it, as was asked. Raises UserError where neither was."""
     if arguments.start_over:
         discard(request)
-    elif not unfinished(request):
+        return
+    begun = unfinished(request)
+    if begun is None:
         if arguments.resume:
             say(f"There is no unfinished run for {request.target.name}, so a new one begins.")
-    elif not arguments.resume:
+    elif arguments.resume:
+        if _wishes(begun) != _wishes(request):
+            say(f"The run goes on as it was begun: {_wishes(begun)}.")
+    else:
         raise UserError(
             f"A draft model for {request.target.name} was begun and did not come to its end.",
             f"Go on with it: {_command(arguments, '--resume')}\nOr begin anew: {_command(arguments, '--start-over')}",
         )
+
+
+def _wishes(request: ForgeRequest) -> str:
+    """Say what decides how the draft model turns out."""
+    recipe = f"{request.minutes:g} minutes, shape {request.size}" if request.recipe is None else f"{request.recipe}"
+    return recipe if request.weights is None else f"{recipe}, weights of {request.weights}"
 
 
 def _is_wanted(outlook: Outlook, arguments: Arguments, control: Control) -> bool:
@@ -163,7 +175,7 @@ class Screen:
             case AcceptanceMeasured():
                 share = f"{report.acceptance * 100:.0f} %"
                 self._accepted = f", {share} accepted"
-                figures = f"{share} of drafts are accepted, {report.block_efficiency:.2f} tokens a verify"
+                figures = f"{share} of drafts at K = 1 are accepted, {report.block_efficiency:.2f} tokens a verify"
                 self._tell(f"After {report.n_tokens:,} tokens, on held-out chats: {figures}.")
             case Forged():
                 self.is_done = True

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from draftlight.chat.service import Loader
 from draftlight.engine.cancel import CancelToken
 from draftlight.engine.events import ModelLoading
-from draftlight.forge.client import Control, ForgeRequest
+from draftlight.forge.client import Control
 from draftlight.forge.reports import Report
+from draftlight.forge.request import ForgeRequest
 from draftlight.history.store import HistoryStore
 from draftlight.llama.report import Preflight
 from draftlight.settings import PairSettings

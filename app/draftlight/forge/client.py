@@ -1,8 +1,6 @@
 """Starts the forge's own process, passes on what it reports, and tells it to pause, go on or stop. Knows no torch."""
 
 import contextlib
-import hashlib
-import itertools
 import json
 import logging
 import os
@@ -11,11 +9,9 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
-from pydantic import TypeAdapter
 
 from draftlight import paths
 from draftlight.child import Child, Ending, NotStarted, ending, ending_name, running
@@ -35,8 +31,8 @@ from draftlight.forge.conditions import (
 from draftlight.forge.lock import only_run
 from draftlight.forge.recipe import read_recipe
 from draftlight.forge.reports import Failed, Forged, Outlook, Report, StageBegun, Tuned, from_line
+from draftlight.forge.request import ForgeRequest, as_argument, note, unfinished
 from draftlight.library.gguf import read_header
-from draftlight.library.header_file import shown_name
 
 _log = logging.getLogger("draftlight.forge.client")
 
@@ -53,87 +49,6 @@ _ENVIRONMENT = {
     "HF_HUB_OFFLINE": "1",
     "TRANSFORMERS_OFFLINE": "1",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class ForgeRequest:
-    """What to make, and how. `folder` is the run's own: what a resumed run goes on from.
-
-    `recipe` is a configuration that decides instead of `minutes` and `size` ("auto", "narrow", "pruned"). `weights` is
-    a folder of safetensors with the same model, read instead of the GGUF file's weights. With `only_outlook` the run
-    ends once it is known what is possible. With `tune`, a draft model, that one is tuned on
-    the person's own chats and written to `out`.
-    """
-
-    target: Path
-    folder: Path
-    out: Path
-    minutes: float = 60.0
-    size: str = "auto"
-    recipe: Path | None = None
-    weights: Path | None = None
-    only_outlook: bool = False
-    tune: Path | None = None
-
-
-_REQUEST = TypeAdapter(ForgeRequest)
-
-
-def as_argument(request: ForgeRequest) -> str:
-    """Return the request as the child's argument."""
-    return _REQUEST.dump_json(request).decode()
-
-
-def from_argument(text: str) -> ForgeRequest:
-    """Return the request that as_argument() wrote. Raises pydantic.ValidationError for anything else."""
-    return _REQUEST.validate_json(text)
-
-
-def request_for(
-    target: Path,
-    *,
-    minutes: float = 60.0,
-    size: str = "auto",
-    out: Path | None = None,
-    recipe: Path | None = None,
-    weights: Path | None = None,
-) -> ForgeRequest:
-    """Return the request with the usual places: a run's folder for each state of the target, a file that is free.
-
-    Raises UserError where there is no such target, or where `out` cannot be the draft model's file.
-    """
-    target = target.absolute()
-    try:
-        str(target).encode()
-        facts = target.stat()
-    except UnicodeEncodeError as error:
-        raise UserError(
-            f"The path of {shown_name(target)} is not proper text.", "Rename that file or folder."
-        ) from error
-    except OSError as error:
-        raise UserError(f"{target} cannot be read: {error.strerror}.", "Choose another model file.") from error
-    if out is None:
-        out = _free(paths.data_dir() / "models", f"{target.stem}-draft")
-    elif out.suffix.lower() != ".gguf":
-        raise UserError(f"{out} is no name for a model file.", "Choose a name that ends in .gguf.")
-    elif out.exists():
-        raise UserError(f"{out} exists.", "Choose another name for the draft model, or move that file away first.")
-    state = json.dumps([str(target), facts.st_size, facts.st_mtime_ns])
-    name = f"{target.stem}-{hashlib.sha256(state.encode()).hexdigest()[:12]}"
-    return ForgeRequest(
-        target=target,
-        folder=paths.data_dir() / "forge" / name,
-        out=out.absolute(),
-        minutes=minutes,
-        size=size,
-        recipe=None if recipe is None else recipe.absolute(),
-        weights=None if weights is None else weights.absolute(),
-    )
-
-
-def unfinished(request: ForgeRequest) -> bool:
-    """Whether an earlier run for this target was begun and not ended, so that one can go on from there."""
-    return (request.folder / "plan.json").is_file() and not (request.folder / "done").exists()
 
 
 def discard(request: ForgeRequest) -> None:
@@ -201,9 +116,9 @@ def forge(
 ) -> Generator[Report, None, None]:
     """Make or tune a draft model in a child process (`command` plus the request); yield what it reports, its end last.
 
-    It goes on from what lies in the request's folder, unless that run has ended well. After a cancel it saves first,
-    which takes a second or two and at most 20, and ends without that unless it was just done. Closing the iterator
-    ends the child at once. Of a run that tunes nothing stays but the tuned draft model.
+    It goes on from what lies in the request's folder, with the wishes that run was begun with, unless it has ended
+    well. After a cancel it saves first, which takes a second or two and at most 20, and ends without that unless it was
+    just done. Closing the iterator ends the child at once. Of a run that tunes nothing stays but the tuned draft model.
 
     Raises UserError: before anything is started where something is missing or another run is at work in that folder,
     later as ForgeFailed. Raises ForgeBroken for a bug of the child's.
@@ -211,9 +126,14 @@ def forge(
     with only_run(request.folder) as lock:
         if request.tune or ((request.folder / "done").exists() and not request.only_outlook):
             _delete(request.folder)
+        is_whole = not (request.only_outlook or request.tune)
+        if is_whole:
+            request = unfinished(request) or request
         _require(request, low_battery)
         if cancel.cancelled:
             return
+        if is_whole:
+            note(request)
         try:
             with running(
                 [*command, as_argument(request)],
@@ -275,7 +195,7 @@ class _Run:
             for report in self._heard(cancel):
                 if isinstance(report, Failed):
                     self._child.wait(_ENDING_SECONDS)
-                    resumable = report.resumable and unfinished(self._request)
+                    resumable = report.resumable and unfinished(self._request) is not None
                     raise ForgeFailed(report.sentence, report.remedy, resumable=resumable)
                 if isinstance(report, StageBegun):
                     self._doing = report.sentence
@@ -323,7 +243,7 @@ class _Run:
                 ),
                 Ending.STOPPED: (f"was ended from outside with {ending_name(status)}", "Try again."),
             }[how]
-            raise ForgeFailed(f"{what} {happened}{doing}.", remedy, resumable=unfinished(self._request))
+            raise ForgeFailed(f"{what} {happened}{doing}.", remedy, resumable=unfinished(self._request) is not None)
         self._child.kill()
         errors = self._child.errors()
         _log.error("the forge ended with status %s%s:\n%s", status, doing, errors)
@@ -366,9 +286,3 @@ def _delete(folder: Path) -> None:
         raise UserError(
             f"The earlier run in {folder} cannot be deleted: {error.strerror}.", "Delete that folder yourself."
         ) from error
-
-
-def _free(folder: Path, stem: str) -> Path:
-    """Return the first name in the folder that no file has: STEM.gguf, STEM-2.gguf and so on."""
-    names = (f"{stem}.gguf" if n == 1 else f"{stem}-{n}.gguf" for n in itertools.count(1))
-    return next(path for path in map(folder.joinpath, names) if not path.exists())

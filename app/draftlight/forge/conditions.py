@@ -28,12 +28,15 @@ _LOWEST_BATTERY = 20.0  # per cent
 
 _BYTES_PER_LABEL = 6  # a token's number and its log-probability in half precision
 _BYTES_PER_TOKEN = 14  # the token itself, its log-probability, and its share of what is noted of each chat
-_BYTES_PER_TRAINED = 12  # a parameter and AdamW's two averages, in single precision
+_BYTES_PER_KEPT = 4  # a parameter of the best draft model so far, in single precision
+_BYTES_PER_TRAINED = 12  # the same and AdamW's two averages
+_BYTES_IN_TRAINING = 16  # the same and a gradient
 _BYTES_PER_WRITTEN = 2  # a parameter at Q8_0 and at Q4_0, one beside the other until the faster is known
 _TOKENS_PER_SECOND = 1500  # more than a small target writes on a processor, chats in batches
 _WRITING_SHARE = 0.5  # of the time, the rest is training
 _USUAL_LABELS = 16
 _KEPT_LAYERS = 8  # a pruned draft model keeps one layer of so many
+_UNTIED = 2e9  # parameters from which a target usually has an output layer apart from its embedding
 
 
 class _Battery(Protocol):
@@ -111,19 +114,29 @@ def is_low(battery: _Battery | None) -> bool:
 
 
 def folder_bytes(header: GgufHeader, minutes: float, recipe: Recipe | None) -> int:
-    """Return about how many bytes the folder of a run takes: the chats, and a checkpoint beside the next one.
+    """Return about how many bytes the folder of a run takes: chats, a checkpoint beside the next one, the best model.
 
     Without a recipe the chats are what can be written in half the time.
     """
     n_labels = _USUAL_LABELS if recipe is None else recipe.chats.n_labels
     n_tokens = 60 * minutes * _WRITING_SHARE * _TOKENS_PER_SECOND if recipe is None else recipe.chats.n_tokens
     chats = n_tokens * (_BYTES_PER_TOKEN + n_labels * _BYTES_PER_LABEL)
-    return round(chats) + 2 * _BYTES_PER_TRAINED * _draft_parameters(header)
+    return round(chats) + (2 * _BYTES_PER_TRAINED + _BYTES_PER_KEPT) * _draft_parameters(header)
 
 
 def out_bytes(header: GgufHeader) -> int:
     """Return about how many bytes are written where the draft model is to lie."""
     return _BYTES_PER_WRITTEN * _draft_parameters(header)
+
+
+def training_bytes(header: GgufHeader) -> int:
+    """Return about how much memory the training of a draft model takes, for a target that none was made for yet."""
+    return _BYTES_IN_TRAINING * _draft_parameters(header)
+
+
+def tuning_bytes(draft: GgufHeader) -> int:
+    """Return about how much memory it takes to train a draft model on."""
+    return _BYTES_IN_TRAINING * draft.n_parameters
 
 
 def tuned_bytes(draft: GgufHeader) -> int:
@@ -157,4 +170,5 @@ def _draft_parameters(header: GgufHeader) -> int:
     embedding = header.n_vocab * (header.get_int(f"{header.architecture}.embedding_length") or 0)
     n_layers = header.get_int(f"{header.architecture}.block_count") or 1
     kept = min(n_layers, max(4, n_layers // _KEPT_LAYERS))
+    embedding *= 2 if header.n_parameters > _UNTIED else 1
     return embedding + max(0, header.n_parameters - embedding) * kept // n_layers

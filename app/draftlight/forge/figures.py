@@ -22,7 +22,7 @@ def outlook_sentences(outlook: Outlook) -> tuple[str, ...]:
     )
     best = f"If every drafted token were accepted, answers would come at {most:.2f} times the speed (K = {most_k})."
     usual = (
-        f"Such a draft model usually has {_percent(outlook.expected_acceptance)} of its drafts accepted: "
+        f"Such a draft model usually foretells {_percent(outlook.expected_acceptance)} of the target's tokens: "
         f"{expected:.2f} times the speed (K = {expected_k})."
     )
     return prices, best, usual, _verdict(outlook)
@@ -42,7 +42,7 @@ def _verdict(outlook: Outlook) -> str:
 def card_sentence(card: Card) -> str:
     """Return what a draft model is worth, in one sentence."""
     worth = [
-        f"accepts {_percent(card.acceptance)} of drafts on held-out chats",
+        f"accepts {_percent(card.acceptance)} of drafts at K = 1 on held-out chats",
         f"costs {_percent(card.draft_cost)} of a target step",
         f"expected speed-up {card.expected:.2f}x at K = {card.best_k}",
     ]
@@ -59,7 +59,7 @@ def card_sentence(card: Card) -> str:
 def tuned_sentences(tuned: Tuned) -> tuple[str, ...]:
     """Return what tuning a draft model on somebody's chats has brought."""
     tested = f"on the {tuned.n_held_out:,} newest of your {tuned.n_answers:,} answers, which it has not learned from"
-    change = f"{_fine(tuned.before)} of drafts were accepted before, {_fine(tuned.after)} after, {tested}."
+    change = f"{_fine(tuned.before)} of drafts at K = 1 were accepted before, {_fine(tuned.after)} after, {tested}."
     if tuned.path is None:
         return change, "That is no gain, so the draft model stays as it was and nothing was kept."
     return change, "The tuned draft model has learned from your chats, so it is as private as they are."

@@ -11,6 +11,7 @@ from draftlight.forge.export import write_draft
 from draftlight.forge.judging import QUANTISATIONS, Judge, Judged, measured_speed_up
 from draftlight.forge.recipe import as_toml
 from draftlight.forge.reports import Card, Forged
+from draftlight.forge.request import free_name
 from draftlight.forge.run_folder import Plan
 from draftlight.forge.torch_model import learning
 from draftlight.forge.workshop import Stopped, Workshop
@@ -35,12 +36,16 @@ def finish(shop: Workshop, student: PreTrainedModel, judge: Judge, plan: Plan) -
     card = _card(shop, best, plan, sum(len(each.answer) for each in judge.held_out))
     if measured is not None:
         card = card.with_measured(measured.value, measured.low, measured.high)
-    write_draft(student, request.target, request.out, best.quantisation, _facts(card))
-    folder.done.touch()
-    for trial in trials:
-        trial.path.unlink()
+    out = folder.out()  # written already by a run that was killed right afterwards
+    if out is None:
+        out = request.out
+        if out.exists():  # somebody else's, since the run began
+            out = free_name(out.parent, out.stem)
+        folder.keep_out(out)
+    write_draft(student, request.target, out, best.quantisation, _facts(card))
     folder.log(card=asdict(card))
-    return Forged(request.out, card)
+    folder.end()
+    return Forged(out, card)
 
 
 def _measured(shop: Workshop, best: Judged, judge: Judge) -> Interval | None:

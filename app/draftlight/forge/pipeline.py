@@ -17,6 +17,7 @@ from draftlight.errors import UserError
 from draftlight.forge import planning
 from draftlight.forge.acceptance import HeldOut, answered
 from draftlight.forge.chats import ChatWriter, Shards
+from draftlight.forge.conditions import training_bytes
 from draftlight.forge.finishing import finish
 from draftlight.forge.judging import Judge
 from draftlight.forge.labels import labelled_by
@@ -31,6 +32,7 @@ from draftlight.forge.torch_model import moved
 from draftlight.forge.training import train
 from draftlight.forge.workshop import Workshop, needed
 from draftlight.forge.writing import ATTENTION
+from draftlight.library.gguf import read_header
 from draftlight.llama import preflight
 from draftlight.llama.backend import LlamaModel, ModelOptions
 from draftlight.llama.report import Preflight
@@ -99,8 +101,12 @@ def _name(dtype: torch.dtype) -> str:
 def _teacher(shop: Workshop, target: LlamaModel) -> PreTrainedModel:
     """Return the target in torch, where it computes fastest. Raises UserError where it does not compute the same."""
     decided = shop.folder.plan() or shop.folder.prospect()
-    dtype = planning.fastest_dtype() if decided is None else getattr(torch, decided.dtype)
-    teacher = load_target(shop.request.target, dtype, shop.request.weights)
+    header = read_header(shop.request.target)
+    in_training = training_bytes(header)
+    where = planning.device(torch.bfloat16.itemsize * header.n_parameters + in_training)
+    dtype = planning.fastest_dtype(where) if decided is None else getattr(torch, decided.dtype)
+    beside = in_training if where.type == "cpu" else 0
+    teacher = load_target(shop.request.target, dtype, shop.request.weights, beside)
     teacher.set_attn_implementation(ATTENTION)
     prompts = spread(read_prompts(paths.bench_suite()), 1)
     tokens = build_prompt(target.vocabulary, [ChatMessage("user", prompts[0].text)], _N_CTX, 0).tokens[:_PARITY_TOKENS]
@@ -112,7 +118,7 @@ def _teacher(shop: Workshop, target: LlamaModel) -> PreTrainedModel:
             f"{found.same_choice:.0%} of {found.n_places} places.",
             "A draft model cannot be made for this file; please report it.",
         )
-    return moved(teacher, planning.device())
+    return moved(teacher, where)
 
 
 def _outlook(shop: Workshop, teacher: PreTrainedModel, target: LlamaModel) -> tuple[Shape, Outlook]:
@@ -172,7 +178,7 @@ def _plan(shop: Workshop, teacher: PreTrainedModel, target: LlamaModel, shape: S
         recipe = read_recipe(request.recipe)
     else:
         chats = ChatPlan(
-            n_together=planning.rows_together(teacher.config, ChatPlan()),
+            n_together=planning.rows_together(teacher, ChatPlan()),
             languages=planning.languages(request.target, known_languages(paths.asset(_OPENERS))),
         )
         recipe = Recipe(shape, chats, TrainingPlan(learning_rate=planning.learning_rate(shape.kind)))

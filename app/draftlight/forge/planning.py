@@ -8,7 +8,7 @@ from typing import Any
 
 import psutil
 import torch
-from transformers import PreTrainedConfig, PreTrainedModel
+from transformers import PreTrainedModel
 
 from draftlight.forge.chats import Chats
 from draftlight.forge.distill import Distillation
@@ -23,20 +23,23 @@ _CHATS_SHARE, _TRAINING_SHARE = 0.55, 0.35  # of the time; the rest loads, looks
 _LEAST_CHAT_TOKENS, _LEAST_TRAINED_TOKENS = 2_000, 4_000
 _MOST_EPOCHS = 8.0  # beyond that a draft model learns its chats by heart
 _MEMORY_SHARE = 0.4  # of the free memory, for the cache of the chats that are written
+_GPU_SPARE_BYTES = 1 << 30  # for the logits of a batch and the rest
 _MOST_TOGETHER = 128
 _FASTER = 1.3  # times that half precision must be faster to be worth its rounding
 _PRODUCT = 1024
 _TRIED_STEPS = 4
 
 
-def device() -> torch.device:
-    """Return where to compute: a GPU that torch sees, else the processor."""
-    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+def device(n_bytes: int) -> torch.device:
+    """Return where to compute: a GPU that torch sees and that has so much memory free, else the processor."""
+    if torch.cuda.is_available() and torch.cuda.mem_get_info()[0] >= n_bytes + _GPU_SPARE_BYTES:
+        return torch.device("cuda")
+    return torch.device("cpu")
 
 
-def fastest_dtype() -> torch.dtype:
+def fastest_dtype(where: torch.device) -> torch.dtype:
     """Return bfloat16 where products of it are clearly faster than float32's, as with AMX or on a GPU."""
-    if device().type == "cuda":
+    if where.type == "cuda":
         return torch.bfloat16
     seconds = {}
     for dtype in (torch.float32, torch.bfloat16):
@@ -50,12 +53,14 @@ def fastest_dtype() -> torch.dtype:
     return torch.bfloat16 if seconds[torch.float32] > _FASTER * seconds[torch.bfloat16] else torch.float32
 
 
-def rows_together(config: PreTrainedConfig, chats: ChatPlan) -> int:
-    """Return how many chats to write at once: a power of two, as the free memory allows, at most 128."""
-    known: Any = config
-    values = 2 * known.num_hidden_layers * known.num_key_value_heads * head_width(config)
-    row = 4 * values * (chats.longest_question + chats.longest_answer + 64)
-    fitting = _MEMORY_SHARE * psutil.virtual_memory().available / row
+def rows_together(teacher: PreTrainedModel, chats: ChatPlan) -> int:
+    """Return how many chats to write at once: a power of two, as the free memory there allows, at most 128."""
+    config: Any = teacher.config
+    values = 2 * config.num_hidden_layers * config.num_key_value_heads * head_width(config)
+    row = teacher.dtype.itemsize * values * (chats.longest_question + chats.longest_answer + 64)
+    on_gpu = teacher.device.type == "cuda"
+    free = torch.cuda.mem_get_info()[0] if on_gpu else psutil.virtual_memory().available
+    fitting = _MEMORY_SHARE * free / row
     n = _MOST_TOGETHER
     while n > 1 and n > fitting:
         n //= 2

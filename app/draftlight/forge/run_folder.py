@@ -39,6 +39,7 @@ class Prospect:
 
 _PLAN = TypeAdapter(Plan)
 _PROSPECT = TypeAdapter(Prospect)
+_PATH = TypeAdapter(Path)
 _LOOKS = TypeAdapter(list[AcceptanceMeasured])
 _HELD_OUT = TypeAdapter(list[HeldOut])
 
@@ -105,6 +106,20 @@ class RunFolder:
     def looks(self) -> list[AcceptanceMeasured]:
         """Return what was measured during the training so far."""
         return self._read("looks.json", _LOOKS) or []
+
+    def keep_out(self, out: Path) -> None:
+        """Note where the draft model is about to be written, a name that was free. Raises OSError."""
+        self._write("out.json", _PATH.dump_json(out))
+
+    def out(self) -> Path | None:
+        """Return where the draft model was about to be written, None where it was not yet."""
+        return self._read("out.json", _PATH)
+
+    def end(self) -> None:
+        """Note that the run has ended well, and delete what only going on needed. Raises OSError."""
+        self.done.touch()
+        for file in (self.checkpoint, self.best, *self.folder.glob("*.gguf.tmp"), *self.chats.glob("*")):
+            file.unlink(missing_ok=True)
 
     def log(self, **values: object) -> None:
         """Add a line to the run's log. Raises OSError."""

@@ -39,11 +39,12 @@ class Parity:
     n_places: int
 
 
-def load_target(path: Path, dtype: torch.dtype, weights: Path | None = None) -> PreTrainedModel:
+def load_target(path: Path, dtype: torch.dtype, weights: Path | None = None, beside: int = 0) -> PreTrainedModel:
     """Return the file's model with weights of `dtype`, in evaluation mode, on the processor.
 
     With `weights`, a folder of safetensors of the same model, these are taken instead of the file's quantised ones;
-    what the model is like, its vocabulary above all, is the file's in any case.
+    what the model is like, its vocabulary above all, is the file's in any case. `beside` bytes of memory are to be
+    left for what is made from it.
 
     Raises UserError (BadModelFile for a damaged file): not a model that drafts can be made for, too little memory, a
     folder that cannot be read or is another model's.
@@ -57,7 +58,7 @@ def load_target(path: Path, dtype: torch.dtype, weights: Path | None = None) -> 
     with FileWeights(header, dtype) as of_file:
         config = config_of(header, of_file.names, of_file.rope_factors())
         of_file.check(config)
-        _check_memory(header, dtype)
+        _check_memory(header, dtype, beside)
         source: Weights = of_file
         if weights is not None:
             source = _checked_folder(weights, config, of_file, dtype)
@@ -66,12 +67,13 @@ def load_target(path: Path, dtype: torch.dtype, weights: Path | None = None) -> 
     return model_class.from_pretrained(None, config=config, state_dict=state, dtype=dtype)
 
 
-def _check_memory(header: GgufHeader, dtype: torch.dtype) -> None:
-    needed = header.n_parameters * dtype.itemsize + _SPARE_BYTES
+def _check_memory(header: GgufHeader, dtype: torch.dtype, beside: int) -> None:
+    needed = header.n_parameters * dtype.itemsize + beside + _SPARE_BYTES
     free = psutil.virtual_memory().available
     if needed > free:
+        what = "unpacked, with what is made from it" if beside else "unpacked"
         raise UserError(
-            f"{shown_name(header.path)} needs {needed / 1e9:.1f} GB of memory unpacked; {free / 1e9:.1f} GB are free.",
+            f"{shown_name(header.path)} needs {needed / 1e9:.1f} GB of memory {what}; {free / 1e9:.1f} GB are free.",
             "End other programs, or choose a smaller target.",
         )
 

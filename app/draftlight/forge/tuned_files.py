@@ -8,7 +8,7 @@ from pathlib import Path
 
 from draftlight import paths
 from draftlight.errors import UserError
-from draftlight.forge.client import ForgeRequest, request_for
+from draftlight.forge.request import ForgeRequest, request_for
 from draftlight.library.gguf import read_header
 from draftlight.library.header_file import BadModelFile
 from draftlight.settings import PairSettings, load_settings, save_settings

@@ -17,6 +17,7 @@ from draftlight import paths
 from draftlight.forge import planning
 from draftlight.forge.acceptance import agreement, block_efficiency
 from draftlight.forge.chats import Chats, joined
+from draftlight.forge.conditions import tuning_bytes
 from draftlight.forge.distill import Distillation
 from draftlight.forge.export import write_draft
 from draftlight.forge.judging import opened
@@ -52,7 +53,8 @@ def run(shop: Workshop) -> None:
     try:
         tuner = _Tuner(shop, target)
         with shop.stage(Stage.LOADING, f"Loading {request.target.name} and {draft.name}"):
-            student = moved(load_target(draft, torch.float32), planning.device())
+            in_training = tuning_bytes(read_header(draft))
+            student = moved(load_target(draft, torch.float32, beside=in_training), planning.device(in_training))
         with shop.stage(Stage.CHATS, f"Reading what {request.target.name} answered in your chats"):
             answers, division = tuner.read(student)
             chats = tuner.learned(division.learned, student)
@@ -109,7 +111,7 @@ class _Tuner:
         """Train, and leave the draft model as it was when most was accepted of the answers that choose."""
         n_epochs = min(max(math.ceil(_SEEN_TOKENS / chats.n_answer_tokens), _LEAST_EPOCHS), _MOST_EPOCHS)
         plan = TrainingPlan(n_tokens=n_epochs * chats.n_answer_tokens, learning_rate=_LEARNING_RATE)
-        training = Distillation(student, chats, plan, _SEED, planning.fastest_dtype())
+        training = Distillation(student, chats, plan, _SEED, planning.fastest_dtype(student.device))
         looks: list[float] = []
         best: dict[str, Any] = {}
         started, told = self._shop.clock(), 0.0

@@ -13,9 +13,9 @@ from collections.abc import Sequence
 
 from draftlight.engine.cancel import CancelToken
 from draftlight.errors import UserError
-from draftlight.forge.client import ForgeRequest, from_argument
 from draftlight.forge.conditions import battery_low
 from draftlight.forge.reports import Failed, Report, as_line
+from draftlight.forge.request import ForgeRequest, from_argument
 
 FAILED = 3  # exit status after a Failed report
 _BATTERY_SECONDS = 60.0

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from draftlight.engine.cancel import CancelToken
-from draftlight.forge.client import ForgeRequest
 from draftlight.forge.reports import Report, Stage, StageBegun
+from draftlight.forge.request import ForgeRequest
 from draftlight.forge.run_folder import RunFolder
 
 _Value = TypeVar("_Value")

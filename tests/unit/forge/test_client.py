@@ -16,9 +16,10 @@ from draftlight import paths
 from draftlight.engine.cancel import CancelToken
 from draftlight.errors import UserError
 from draftlight.forge import client
-from draftlight.forge.client import Control, ForgeBroken, ForgeFailed, ForgeRequest, forge, request_for, unfinished
+from draftlight.forge.client import Control, ForgeBroken, ForgeFailed, forge
 from draftlight.forge.lock import only_run
 from draftlight.forge.reports import ChatsWritten, Forged, Outlook, Report, Trained
+from draftlight.forge.request import ForgeRequest, as_argument, from_argument, request_for, unfinished
 from draftlight.library.scanner import list_models
 from program_process import wait_until
 from twins import Twins
@@ -157,9 +158,10 @@ def killed_parent_of(asked: ForgeRequest, behaviour: str) -> psutil.Process | No
     parent = (
         "import os, psutil, signal, scripted_forge\n"
         "from draftlight.engine.cancel import CancelToken\n"
-        "from draftlight.forge.client import Control, forge, from_argument\n"
+        "from draftlight.forge.client import Control, forge\n"
+        "from draftlight.forge.request import from_argument\n"
         "from draftlight.forge.reports import ChatsWritten, Trained\n"
-        f"request = from_argument({client.as_argument(asked)!r})\n"
+        f"request = from_argument({as_argument(asked)!r})\n"
         f"for report in forge(request, CancelToken(), Control(), scripted_forge.command({behaviour!r})):\n"
         "    if isinstance(report, (ChatsWritten, Trained)):\n"
         "        print(psutil.Process().children()[0].pid, flush=True)\n"
@@ -268,6 +270,21 @@ def test_a_run_that_has_ended_well_is_not_gone_on_with(asked: ForgeRequest) -> N
     assert not (asked.folder / "chats").exists()
 
 
+def test_a_run_that_is_gone_on_with_keeps_to_what_it_was_asked_for(asked: ForgeRequest, tmp_path: Path) -> None:
+    first = replace(asked, minutes=5.0, size="narrow", out=tmp_path / "first.gguf")
+    with pytest.raises(ForgeFailed):
+        list(started(first, "fail"))
+    assert unfinished(asked) == first
+    *_, last = started(replace(asked, minutes=90.0, out=tmp_path / "other.gguf"), "forge")
+    assert last == Forged(first.out, scripted_forge.CARD)
+    assert not (tmp_path / "other.gguf").exists()
+
+
+def test_an_outlook_alone_leaves_nothing_to_go_on_with(asked: ForgeRequest) -> None:
+    list(started(replace(asked, only_outlook=True), "forge"))
+    assert unfinished(asked) is None
+
+
 def test_a_run_that_failed_before_it_had_a_plan_cannot_be_gone_on_with(asked: ForgeRequest) -> None:
     with pytest.raises(ForgeFailed, match="not supported") as failed:
         list(started(asked, "refuse"))
@@ -320,7 +337,7 @@ def test_each_state_of_a_target_has_a_folder_of_its_own(twin_pair: Twins, tmp_pa
 
 def test_a_request_arrives_as_it_was_sent(asked: ForgeRequest) -> None:
     sent = replace(asked, recipe=Path("r.toml").absolute(), minutes=5.0, size="narrow")
-    assert client.from_argument(client.as_argument(sent)) == sent
+    assert from_argument(as_argument(sent)) == sent
 
 
 def test_the_client_brings_no_torch() -> None:

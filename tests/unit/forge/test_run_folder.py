@@ -49,3 +49,17 @@ def test_a_run_of_another_version_is_told_in_a_sentence(tmp_path: Path) -> None:
     (tmp_path / "plan.json").write_text('{"recipe": {"seed": 1}}', "utf-8")
     with pytest.raises(UserError, match="another version"):
         RunFolder(tmp_path).plan()
+
+
+def test_what_only_going_on_needs_is_deleted_at_the_end(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path)
+    folder.chats.mkdir()
+    trial = tmp_path / "Q8_0.gguf.tmp"
+    for file in (folder.checkpoint, folder.best, trial, folder.chats / "chats-00000.npz"):
+        file.touch()
+    folder.keep_out(tmp_path / "made.gguf")
+    folder.log(stage="training", seconds=30)
+    folder.end()
+    assert folder.done.exists()
+    assert folder.out() == tmp_path / "made.gguf"
+    assert sorted(file.name for file in tmp_path.rglob("*") if file.is_file()) == ["done", "log.jsonl", "out.json"]

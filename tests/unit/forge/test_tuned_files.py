@@ -7,8 +7,8 @@ import pytest
 
 from draftlight import paths
 from draftlight.errors import UserError
-from draftlight.forge.client import ForgeRequest, request_for, unfinished
 from draftlight.forge.conditions import require_consent
+from draftlight.forge.request import ForgeRequest, request_for, unfinished
 from draftlight.forge.tuned_files import reset, tuned, tuning_request, untuned, without
 from draftlight.settings import PairSettings, Settings, load_settings, save_settings
 from twins import Twins

@@ -49,6 +49,7 @@ class ChoicePage(Page):
         self._size = ChoiceList("Shape", "What the draft model is made of", self._shapes)
         self._command = ""
         self._kept, self._missing = QFrame(self), QFrame(self)
+        self._begun = text(self._kept)
         self._installed, self._remedy = text(self, _INSTALLED, dim=True), text(self._missing)
         self._arrange()
         self._begin = self.add_button("&Measure what is possible", self._look, main=True)
@@ -84,9 +85,13 @@ class ChoicePage(Page):
     def look_again(self) -> None:
         """Look whether a run of the chosen target was left unfinished."""
         order = self.order
-        kept = order is not None and order.unfinished
-        self._kept.setVisible(kept)
-        self._begin.setVisible(not kept)
+        begun = None if order is None else order.begun
+        if begun is not None:
+            wishes = f"{duration(begun.minutes)}, {SIZES[begun.size][0].lower()} shape"
+            wishes = wishes if begun.recipe is None else begun.recipe.name
+            self._begun.setText(f"A run for this target ({wishes}) was not finished. What it has done is kept.")
+        self._kept.setVisible(begun is not None)
+        self._begin.setVisible(begun is None)
         self._begin.setEnabled(order is not None)
         self._show_packages()
         self.own_chats.look_again()
@@ -124,14 +129,13 @@ class ChoicePage(Page):
     def _fill_kept(self) -> None:
         """Fill the box about an unfinished run."""
         self._kept.setObjectName("notice")
-        words = text(self._kept, "A run for this target was not finished. What it has done is kept.")
         resume, over = QPushButton("&Resume", self._kept), QPushButton("&Start over …", self._kept)
         resume.setObjectName("main")
         resume.clicked.connect(self._resume)
         over.clicked.connect(self._start_over)
         row = QHBoxLayout(self._kept)
         row.setContentsMargins(14, 10, 10, 10)
-        row.addWidget(words, 1)
+        row.addWidget(self._begun, 1)
         row.addWidget(resume)
         row.addWidget(over)
 

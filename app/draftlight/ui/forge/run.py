@@ -10,8 +10,9 @@ from PySide6.QtCore import QObject, Signal, Slot
 
 from draftlight.engine.cancel import CancelToken
 from draftlight.errors import UserError
-from draftlight.forge.client import Control, ForgeFailed, ForgeRequest, discard, request_for, unfinished
+from draftlight.forge.client import Control, ForgeFailed, discard
 from draftlight.forge.reports import Report
+from draftlight.forge.request import ForgeRequest, request_for, unfinished
 from draftlight.forge.tuned_files import tuning_request
 from draftlight.ui.forge.progress import Progress
 from draftlight.ui.jobs import Job, JobThread, Work
@@ -39,12 +40,12 @@ class Order:
         return replace(request_for(self.target, minutes=self.minutes, size=self.size), only_outlook=only_outlook)
 
     @property
-    def unfinished(self) -> bool:
-        """Whether an earlier run for this target can be resumed."""
+    def begun(self) -> ForgeRequest | None:
+        """What an earlier run for this target was asked for, where it can be resumed."""
         try:
             return unfinished(self.request())
         except UserError:  # the target is gone; whoever begins a run is told
-            return False
+            return None
 
 
 class Phase(StrEnum):
@@ -100,7 +101,7 @@ class ForgeRun(QObject):
         """Whether what was done before the failure is kept and worth going on from."""
         if isinstance(self.failure, ForgeFailed):
             return self.failure.resumable
-        return self.order is not None and self.order.unfinished
+        return self.order is not None and self.order.begun is not None
 
     @property
     def sentence(self) -> str:
