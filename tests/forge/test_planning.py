@@ -6,10 +6,12 @@ from typing import Any
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from draftlight.engine.costs import StepCosts
 from draftlight.errors import UserError
-from draftlight.forge.planning import device, languages, rows_together, sized
+from draftlight.forge.planning import Budget, device, languages, rows_together, sized
 from draftlight.forge.prospects import expected_acceptance, shapes_for, verify_costs
 from draftlight.forge.recipe import ChatPlan, Kind, Recipe, Shape, as_toml, read_recipe
 from small_torch import small_model
@@ -19,15 +21,34 @@ RECIPE = Recipe(Shape(Kind.NARROW, n_layers=4, width=256))
 
 
 def test_a_run_of_twice_the_time_writes_and_learns_twice_as_much() -> None:
-    one, two = (sized(RECIPE, seconds, 0.002, 0.0004) for seconds in (3600.0, 7200.0))
-    assert two.chats.n_tokens == pytest.approx(2 * one.chats.n_tokens, abs=2)
-    assert two.training.n_tokens == pytest.approx(2 * one.training.n_tokens, abs=2)
-    spent = one.chats.n_tokens * 0.002 + one.training.n_tokens * 0.0004
-    assert 0.8 * 3600 < spent < 0.95 * 3600
+    one, two = (sized(RECIPE, 0, Budget(seconds, 0.0, 0.0, 0.002, 0.0004, 1.0)) for seconds in (3600.0, 7200.0))
+    assert two.chats.n_tokens == pytest.approx(2 * one.chats.n_tokens, rel=0.01)
+    assert two.training.n_tokens == pytest.approx(2 * one.training.n_tokens, rel=0.01)
+
+
+@given(
+    whole=st.floats(900, 30_000),
+    spent=st.floats(0, 0.3),
+    end=st.floats(0, 0.2),
+    speeds=st.tuples(st.floats(1e-3, 0.05), st.floats(1e-4, 0.02), st.floats(0.1, 100.0)),
+)
+def test_everything_together_takes_the_time_that_was_given(
+    whole: float, spent: float, end: float, speeds: tuple[float, float, float]
+) -> None:
+    chat, step, look = speeds
+    n_written = 500
+    budget = Budget(whole, spent * whole + n_written * chat, end * whole, chat, step, look)
+    made = sized(RECIPE, n_written, budget)
+    chats = (made.chats.n_tokens - n_written) * chat
+    took = budget.spent + chats + made.training.n_tokens * step + made.held_out.n_looks * look + budget.end
+    least = 2_000 * chat + 4_000 * step + 3 * look  # less than that teaches nothing
+    assert took <= max(1.02 * whole, budget.spent + budget.end + max(0.3 * whole, least) + least)
+    assert took >= 0.98 * whole or made.training.n_tokens == 8 * made.chats.n_tokens
+    assert 3 <= made.held_out.n_looks <= RECIPE.held_out.n_looks
 
 
 def test_no_chat_is_learned_more_often_than_is_good() -> None:
-    slow_writer = sized(RECIPE, 3600.0, 0.1, 0.0001)
+    slow_writer = sized(RECIPE, 0, Budget(3600.0, 0.0, 0.0, 0.1, 0.0001, 1.0))
     assert slow_writer.training.n_tokens == 8 * slow_writer.chats.n_tokens
 
 

@@ -141,6 +141,20 @@ def test_a_stopped_run_keeps_what_it_has_and_lists_nothing(target: Path, tmp_pat
     assert left == []
 
 
+def test_a_run_by_minutes_plans_chats_training_and_looks_for_what_is_left_of_them(target: Path, tmp_path: Path) -> None:
+    asked = replace(request(target, tmp_path), recipe=None, minutes=6.0)
+    cancel = CancelToken()
+    for report in forge(asked, cancel, Control(), low_battery=lambda: False):
+        if isinstance(report, ChatsWritten):
+            cancel.cancel()
+    plan = RunFolder(asked.folder).plan()
+    assert plan is not None
+    assert plan.recipe.chats.n_tokens > 2_000
+    assert 4_000 < plan.recipe.training.n_tokens <= 8 * plan.recipe.chats.n_tokens
+    assert plan.recipe.held_out.n_looks >= 3
+    assert plan.outlook.shape == plan.recipe.shape.label
+
+
 def test_a_full_disk_is_told_in_a_sentence(target: Path, tmp_path: Path) -> None:
     asked = request(target, tmp_path)
     full = Path("/dev/full")

@@ -48,9 +48,14 @@ def finish(shop: Workshop, student: PreTrainedModel, judge: Judge, plan: Plan) -
     return Forged(out, card)
 
 
+def bench_seconds(minutes: float) -> float:
+    """Return how long `bench` may take at the end of a run of so many minutes."""
+    return max(_LEAST_BENCH_SECONDS, 60.0 * minutes * _BENCH_SHARE)
+
+
 def _measured(shop: Workshop, best: Judged, judge: Judge) -> Interval | None:
     """Return the speed-up by `bench`; None where that could not be measured, which is no reason to lose the rest."""
-    seconds = max(_LEAST_BENCH_SECONDS, 60.0 * shop.request.minutes * _BENCH_SHARE)
+    seconds = bench_seconds(shop.request.minutes)
     asked = judge.held_out[:_N_BENCH]
     try:
         measured = measured_speed_up(shop.request.target, best.path, asked, seconds, shop.cancel)

@@ -18,7 +18,7 @@ from draftlight.forge import planning
 from draftlight.forge.acceptance import HeldOut, answered
 from draftlight.forge.chats import ChatWriter, Shards
 from draftlight.forge.conditions import training_bytes
-from draftlight.forge.finishing import finish
+from draftlight.forge.finishing import bench_seconds, finish
 from draftlight.forge.judging import Judge
 from draftlight.forge.labels import labelled_by
 from draftlight.forge.openers import known_languages, read_openers
@@ -29,7 +29,7 @@ from draftlight.forge.run_folder import Plan, Prospect
 from draftlight.forge.student import begin
 from draftlight.forge.teacher import load_target, parity
 from draftlight.forge.torch_model import moved
-from draftlight.forge.training import train
+from draftlight.forge.training import looked, train
 from draftlight.forge.workshop import Workshop, needed
 from draftlight.forge.writing import ATTENTION
 from draftlight.library.gguf import read_header
@@ -46,6 +46,8 @@ _LEAST_CONTEXT = 1024
 _FEWEST_HELD_OUT = 4
 _OPENERS = "forge/openers.toml"
 _HELD_OUT_SHARE = 0.05  # of the run's time, for the target's own answers
+_LOADED_SECONDS = 90.0  # that the finished pair's own preflight takes before `bench`
+_LOOKS_TO_JUDGE = 7  # that judging both quantisations takes as long as
 
 
 def run(shop: Workshop) -> None:
@@ -63,12 +65,13 @@ def run(shop: Workshop) -> None:
         if request.only_outlook:
             return
         with shop.stage(Stage.CHATS, f"{request.target.name} writes chats with itself to learn from"):
+            began = shop.clock()
             held_out = _held_out(shop, target)
-            plan = folder.plan() or _plan(shop, teacher, target, shape, outlook)
+            looking, judge = (  # what chooses the best must not say how good it is
+                Judge(target, half, outlook.verify_costs, shop.go_on) for half in (held_out[::2], held_out[1::2])
+            )
+            plan = folder.plan() or _plan(shop, teacher, looking, (shape, outlook), began)
             _write_chats(shop, teacher, target, plan)
-        looking, judge = (  # what chooses the best must not say how good it is
-            Judge(target, half, outlook.verify_costs, shop.go_on) for half in (held_out[::2], held_out[1::2])
-        )
         with shop.stage(Stage.TRAINING, f"Training the draft model: {plan.recipe.shape.label}"):
             student = moved(begin(teacher, plan.recipe.shape, plan.recipe.seed), teacher.device)
             del teacher  # it has said what it had to say, and takes the most memory
@@ -171,9 +174,12 @@ def _held_out(shop: Workshop, target: LlamaModel) -> list[HeldOut]:
     return found
 
 
-def _plan(shop: Workshop, teacher: PreTrainedModel, target: LlamaModel, shape: Shape, outlook: Outlook) -> Plan:
-    """Decide for good how many chats and how much training, by the first shard's and the first steps' speed."""
-    request = shop.request
+def _plan(shop: Workshop, teacher: PreTrainedModel, looking: Judge, found: tuple[Shape, Outlook], began: float) -> Plan:
+    """Decide for good how many chats, how much training and how many looks, by what each takes and what is left.
+
+    `began` is when this part of the run did.
+    """
+    request, (shape, outlook) = shop.request, found
     if request.recipe is not None:
         recipe = read_recipe(request.recipe)
     else:
@@ -184,11 +190,16 @@ def _plan(shop: Workshop, teacher: PreTrainedModel, target: LlamaModel, shape: S
         recipe = Recipe(shape, chats, TrainingPlan(learning_rate=planning.learning_rate(shape.kind)))
         shop.tell(StageBegun(Stage.CHATS, f"{request.target.name} writes its first chats, to see how long they take"))
         started = shop.clock()
-        first = needed(_writer(teacher, target, recipe).shard(0, shop.go_on))
-        chat_seconds = (shop.clock() - started) / first.n_answer_tokens
+        first = needed(_writer(teacher, looking.target, recipe).shard(0, shop.go_on))
+        chat = (shop.clock() - started) / first.n_answer_tokens
         Shards(shop.folder.chats).keep(0, first)
-        step_seconds = planning.seconds_per_trained_token(teacher, recipe, first)
-        recipe = planning.sized(recipe, 60.0 * request.minutes, chat_seconds, step_seconds)
+        step, look = planning.trained_speed(
+            teacher, recipe, first, lambda student: looked(student, 0, looking, shop.folder.trial), shop.clock
+        )
+        end = bench_seconds(request.minutes) + _LOADED_SECONDS + _LOOKS_TO_JUDGE * look
+        spent = shop.folder.seconds_spent() + shop.clock() - began
+        budget = planning.Budget(60.0 * request.minutes, spent, end, chat, step, look)
+        recipe = planning.sized(recipe, first.n_answer_tokens, budget)
     plan = planning.whole(recipe, outlook, _name(teacher.dtype))
     shop.folder.keep_plan(plan)
     return plan

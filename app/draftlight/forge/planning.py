@@ -1,8 +1,8 @@
 """How large a run is made for its time: how much this computer writes and trains in a second, and in which numbers."""
 
 import time
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,10 @@ from draftlight.forge.student import begin
 from draftlight.forge.torch_model import head_width, moved
 from draftlight.library.gguf import read_header
 
-_CHATS_SHARE, _TRAINING_SHARE = 0.55, 0.35  # of the time; the rest loads, looks and measures
+_CHATS_SHARE = 0.6  # of the time that is left for chats and training
+_LOOKS_SHARE = 0.05  # of the time, at most, for looks at the acceptance
+_LEAST_LEFT = 0.3  # of the time, whatever the rest takes
+_FEWEST_LOOKS = 3
 _LEAST_CHAT_TOKENS, _LEAST_TRAINED_TOKENS = 2_000, 4_000
 _MOST_EPOCHS = 8.0  # beyond that a draft model learns its chats by heart
 _MEMORY_SHARE = 0.4  # of the free memory, for the cache of the chats that are written
@@ -74,16 +77,28 @@ def languages(target: Path, known: Sequence[str]) -> tuple[str, ...]:
     return tuple(each for each in known if each in spoken) or ("en",)
 
 
-def seconds_per_trained_token(teacher: PreTrainedModel, recipe: Recipe, chats: Chats) -> float:
-    """Return what training takes for each answer token, by a few steps of a draft model that is then forgotten."""
+def trained_speed(
+    teacher: PreTrainedModel,
+    recipe: Recipe,
+    chats: Chats,
+    look: Callable[[PreTrainedModel], object],
+    clock: Callable[[], float],
+) -> tuple[float, float]:
+    """Return the seconds by `clock` that an answer token takes in training, and those of a look.
+
+    By a look at a draft model and a few steps of its training, which is then forgotten.
+    """
     student = moved(begin(teacher, recipe.shape, recipe.seed), teacher.device)
+    started = clock()
+    look(student)
+    look_seconds = clock() - started
     training = Distillation(student, chats, recipe.training, recipe.seed, teacher.dtype)
     steps = training.steps()
     next(steps)
-    seen, started = training.n_seen, time.perf_counter()
+    seen, started = training.n_seen, clock()
     for _ in range(_TRIED_STEPS):
         next(steps, None)
-    return (time.perf_counter() - started) / max(1, training.n_seen - seen)
+    return (clock() - started) / max(1, training.n_seen - seen), look_seconds
 
 
 def learning_rate(kind: Kind) -> float:
@@ -91,14 +106,33 @@ def learning_rate(kind: Kind) -> float:
     return 1e-3 if kind is Kind.PRUNED else 3e-3
 
 
-def sized(recipe: Recipe, seconds: float, chat_seconds: float, step_seconds: float) -> Recipe:
-    """Return the recipe with as many chats and as much training as fit, by what an answer token takes in each."""
-    n_chats = max(_LEAST_CHAT_TOKENS, round(_CHATS_SHARE * seconds / chat_seconds))
-    n_trained = max(_LEAST_TRAINED_TOKENS, round(_TRAINING_SHARE * seconds / step_seconds))
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """Seconds: what the whole run may take, what was spent, what the end will take, and what each thing takes.
+
+    `chat` and `step` are those of an answer token that is written, and trained; `look` is that of a look.
+    """
+
+    whole: float
+    spent: float
+    end: float
+    chat: float
+    step: float
+    look: float
+
+
+def sized(recipe: Recipe, n_written: int, budget: Budget) -> Recipe:
+    """Return the recipe with as many looks, chats and training as fit; `n_written` tokens of chats are there."""
+    n_looks = max(_FEWEST_LOOKS, min(recipe.held_out.n_looks, int(_LOOKS_SHARE * budget.whole / budget.look)))
+    left = budget.whole - budget.spent - budget.end - n_looks * budget.look
+    left = max(left, _LEAST_LEFT * budget.whole)
+    n_chats = max(_LEAST_CHAT_TOKENS, n_written + round(_CHATS_SHARE * left / budget.chat))
+    n_trained = max(_LEAST_TRAINED_TOKENS, round((1 - _CHATS_SHARE) * left / budget.step))
     return replace(
         recipe,
         chats=replace(recipe.chats, n_tokens=n_chats),
         training=replace(recipe.training, n_tokens=min(n_trained, round(_MOST_EPOCHS * n_chats))),
+        held_out=replace(recipe.held_out, n_looks=n_looks),
     )
 
 

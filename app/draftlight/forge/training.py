@@ -1,6 +1,7 @@
 """The training of one run: goes on from its checkpoint, looks at the acceptance from time to time, keeps the best."""
 
 import math
+from pathlib import Path
 
 import torch
 from transformers import PreTrainedModel
@@ -45,6 +46,18 @@ def train(shop: Workshop, student: PreTrainedModel, judge: Judge, plan: Plan) ->
             break
     student.load_state_dict(torch.load(folder.best, map_location=student.device, weights_only=True))
     return student
+
+
+def looked(student: PreTrainedModel, n_seen: int, judge: Judge, trial: Path) -> AcceptanceMeasured:
+    """Draft with the model as it is after `n_seen` tokens, by way of the file `trial`. Raises Stopped, UserError."""
+    learning(student, on=False)
+    write_draft(student, judge.target.path, trial, "Q8_0", {})
+    with opened(trial, judge.target.n_threads) as draft:
+        accepted = needed(agreement(draft, judge.held_out, judge.go_on))
+        efficiency = needed(block_efficiency(draft, judge.target.vocabulary, judge.held_out, _SHOWN_K, judge.go_on))
+    trial.unlink()
+    learning(student, on=True)
+    return AcceptanceMeasured(n_seen, accepted, efficiency)
 
 
 def _goes_on(shop: Workshop, training: Distillation) -> bool:
@@ -105,21 +118,14 @@ class _Course:
 
     def _look(self) -> None:
         """Draft with the model as it is and keep the best. The checkpoint comes last: a kill before it repeats all."""
-        folder, judge = self._shop.folder, self._judge
-        learning(self._student, on=False)
-        write_draft(self._student, judge.target.path, folder.trial, "Q8_0", {})
-        with opened(folder.trial, judge.target.n_threads) as draft:
-            accepted = needed(agreement(draft, judge.held_out, self._shop.go_on))
-            vocabulary = judge.target.vocabulary
-            efficiency = needed(block_efficiency(draft, vocabulary, judge.held_out, _SHOWN_K, self._shop.go_on))
-        folder.trial.unlink()
-        learning(self._student, on=True)
+        folder = self._shop.folder
+        look = looked(self._student, self._training.n_seen, self._judge, folder.trial)
         best = max((look.acceptance for look in self._looks), default=-1.0)
-        look = AcceptanceMeasured(self._training.n_seen, accepted, efficiency)
-        if accepted > best:
+        if look.acceptance > best:
             keep(folder.best, self._student.state_dict())
         self._looks.append(look)
         folder.keep_looks(self._looks)
-        folder.log(n_tokens=look.n_tokens, acceptance=accepted, block_efficiency=efficiency, loss=self._loss)
+        figures = {"acceptance": look.acceptance, "block_efficiency": look.block_efficiency}
+        folder.log(n_tokens=look.n_tokens, **figures, loss=self._loss)
         self._save()
         self._shop.tell(look)
