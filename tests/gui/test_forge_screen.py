@@ -66,6 +66,18 @@ def test_the_menu_opens_the_window_with_the_pairs_target_first(opened: Callable[
     assert [targets.itemText(row).split()[0] for row in range(targets.count())] == ["target", "other"]
 
 
+def test_models_that_are_found_while_the_window_is_open_are_offered_and_the_choice_stays(
+    opened: Callable[..., Opened], models: tuple[ModelFile, ...]
+) -> None:
+    one = opened(ScriptedForge())
+    one.act("Make a draft model …")
+    targets = choices(forge_window(one), "Target")
+    targets.setCurrentIndex(1)
+    one.window.picker.models_found.emit((*models, replace(models[0], path=models[0].path.with_name("new.gguf"))))
+    assert {targets.itemText(row).split()[0] for row in range(targets.count())} == {"target", "other", "new"}
+    assert targets.currentText().split()[0] == "other"
+
+
 def test_the_bottom_line_tells_of_a_run_whose_window_is_closed_and_one_can_go_on_chatting(
     qtbot: QtBot, opened: Callable[..., Opened]
 ) -> None:

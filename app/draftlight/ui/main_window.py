@@ -224,6 +224,7 @@ class MainWindow(QMainWindow):
         self.picker.draft_length_chosen.connect(self._take_draft_length)
         self.picker.failed.connect(self.tell_failure)
         self.picker.models_found.connect(self._choose_page)
+        self.picker.models_found.connect(self.forge.show_models)
         self.loader.step.connect(self.loading.show_step)
         self.loader.ready.connect(self._on_ready)
         self.loader.failed.connect(self._on_load_failed)

@@ -55,6 +55,13 @@ class ForgeScreen(QObject):
         self.window.raise_()
         self.window.activateWindow()
 
+    @Slot(object)
+    def show_models(self, models: Sequence[ModelFile]) -> None:
+        """Offer these models, what is chosen first: they were looked for while the window is open."""
+        if self.window is not None:
+            order = self.window.choice.order
+            self.window.show_models(models, None if order is None else order.target)
+
     def show_pair(self, pair: PairSettings | None) -> None:
         """Offer to tune the draft model of this pair, the one in force."""
         self._pair = pair

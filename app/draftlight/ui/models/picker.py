@@ -61,7 +61,7 @@ class ModelPicker(QFrame):
     options_changed = Signal()
     draft_length_chosen = Signal()
     mode_chosen = Signal()
-    models_found = Signal()
+    models_found = Signal(object)  # the model files, a sequence
     draft_wanted = Signal()  # a draft model is to be made for the target that is shown
     failed = Signal(object)  # the exception that ended the look at the files
 
@@ -312,7 +312,7 @@ class ModelPicker(QFrame):
             self._models = found.models
             self._checked = None
             self._check()
-            self.models_found.emit()
+            self.models_found.emit(self._models)
         elif isinstance(found, DraftsChecked) and self._pair is not None and found.target == self._pair.target:
             self._checked = found
         self._refill()
