@@ -1,8 +1,10 @@
 """Training: towards the target's law, and the same whether it was interrupted or not."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pytest
 import torch
 from transformers import PreTrainedModel
 
@@ -71,19 +73,20 @@ def test_the_loss_is_the_cross_entropy_to_the_law() -> None:
     assert abs(first.loss - expected) < 0.01
 
 
-def test_an_interrupted_training_ends_as_an_uninterrupted_one(tmp_path: Path) -> None:
+@pytest.mark.parametrize("plan", [PLAN, replace(PLAN, matrix_rate=0.0)])
+def test_an_interrupted_training_ends_as_an_uninterrupted_one(tmp_path: Path, plan: TrainingPlan) -> None:
     chats = chats_of(40)
     whole = student()
-    for _ in Distillation(whole, chats, PLAN, 1).steps():
+    for _ in Distillation(whole, chats, plan, 1).steps():
         pass
-    begun = Distillation(student(), chats, PLAN, 1)
+    begun = Distillation(student(), chats, plan, 1)
     steps = begun.steps()
     for _ in range(5):
         next(steps)
     begun.save(tmp_path / "checkpoint.pt")
     next(steps)  # lost in the kill
     resumed = student()
-    training = Distillation(resumed, chats, PLAN, 1)
+    training = Distillation(resumed, chats, plan, 1)
     training.restore(tmp_path / "checkpoint.pt")
     for _ in training.steps():
         pass

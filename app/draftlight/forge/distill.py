@@ -41,7 +41,7 @@ class Distillation:
         self._student, self._chats, self._plan, self._seed, self._dtype = student, chats, plan, seed, dtype
         self._device = student.device
         self._label_starts = np.concatenate([[0], np.cumsum(np.diff(chats.starts) - chats.answers)])
-        self._optimizer = _optimizer(student, plan)
+        self._optimizers = _optimizers(student, plan)
         self.n_steps = 0
         self.n_seen = 0
         self._epoch, self._n_of_epoch = 0, 0  # batches of this epoch that are done
@@ -69,10 +69,12 @@ class Distillation:
         places = _Places(self._chats, self._label_starts, batch)
         with torch.autocast(self._device.type, self._dtype, enabled=self._dtype is not torch.float32):
             loss = self._loss(places)
-        self._optimizer.zero_grad(set_to_none=True)
+        for optimizer in self._optimizers:
+            optimizer.zero_grad(set_to_none=True)
         loss.backward()  # type: ignore[no-untyped-call]
         torch.nn.utils.clip_grad_norm_(self._student.parameters(), 1.0)
-        self._optimizer.step()
+        for optimizer in self._optimizers:
+            optimizer.step()
         self.n_steps += 1
         self.n_seen += len(places.label_rows)
         return Step(self.n_seen, float(loss.detach()))
@@ -97,14 +99,15 @@ class Distillation:
     def _set_rate(self) -> None:
         done = self.n_seen / self._plan.n_tokens
         share = min(1.0, done / self._plan.warm_up if self._plan.warm_up else 1.0) * max(0.0, 1.0 - done)
-        for group in self._optimizer.param_groups:
-            group["lr"] = group["rate"] * max(share, 1e-3)
+        for optimizer in self._optimizers:
+            for group in optimizer.param_groups:
+                group["lr"] = group["rate"] * max(share, 1e-3)
 
     def save(self, file: Path) -> None:
         """Keep where it stands, in one stroke. Raises OSError."""
         state = {
             "student": self._student.state_dict(),
-            "optimizer": self._optimizer.state_dict(),
+            "optimizers": [optimizer.state_dict() for optimizer in self._optimizers],
             "at": [self.n_steps, self.n_seen, self._epoch, self._n_of_epoch],
         }
         keep(file, state)
@@ -113,7 +116,8 @@ class Distillation:
         """Go on where save() left off."""
         state: dict[str, Any] = torch.load(file, map_location=self._device, weights_only=True)
         self._student.load_state_dict(state["student"])
-        self._optimizer.load_state_dict(state["optimizer"])
+        for optimizer, kept in zip(self._optimizers, state["optimizers"], strict=True):
+            optimizer.load_state_dict(kept)
         self.n_steps, self.n_seen, self._epoch, self._n_of_epoch = state["at"]
 
 
@@ -127,19 +131,27 @@ def keep(file: Path, state: dict[str, Any]) -> None:
     part.replace(file)
 
 
-def _optimizer(student: PreTrainedModel, plan: TrainingPlan) -> torch.optim.Optimizer:
-    """AdamW; embeddings learn more slowly, because they come from the target, and vectors do not decay."""
+def _optimizers(student: PreTrainedModel, plan: TrainingPlan) -> tuple[torch.optim.Optimizer, ...]:
+    """Muon for the matrices of the layers (Jordan et al. 2024), AdamW for the rest.
+
+    Embeddings learn more slowly, because they come from the target, and neither they nor vectors decay. Where the plan
+    has no rate for matrices, AdamW takes them too.
+    """
     embeddings = {id(embedding(student)), id(output_weight(student))}
-    groups: dict[tuple[float, float], list[torch.nn.Parameter]] = {}
-    for parameter in student.parameters():
-        embedded = id(parameter) in embeddings
-        rate = plan.learning_rate * (plan.embedding_rate if embedded else 1.0)
-        decay = plan.weight_decay if parameter.ndim > 1 and not embedded else 0.0
-        groups.setdefault((rate, decay), []).append(parameter)
-    return torch.optim.AdamW(
-        [{"params": held, "rate": rate, "lr": rate, "weight_decay": decay} for (rate, decay), held in groups.items()],
-        betas=_BETAS,
-    )
+    parameters = list(student.parameters())
+    matrices = [each for each in parameters if each.ndim == 2 and id(each) not in embeddings]  # noqa: PLR2004
+    embedded = [each for each in parameters if id(each) in embeddings]
+    vectors = [each for each in parameters if each.ndim == 1]
+    rate = plan.learning_rate
+    groups = [
+        {"params": vectors, "rate": rate, "weight_decay": 0.0},
+        {"params": embedded, "rate": rate * plan.embedding_rate, "weight_decay": 0.0},
+    ]
+    if plan.matrix_rate > 0.0:
+        muon = {"params": matrices, "rate": plan.matrix_rate}
+        return torch.optim.AdamW(groups, betas=_BETAS), torch.optim.Muon([muon], weight_decay=plan.weight_decay)
+    groups.append({"params": matrices, "rate": rate, "weight_decay": plan.weight_decay})
+    return (torch.optim.AdamW(groups, betas=_BETAS),)
 
 
 def batches_of(chats: Chats, batch_tokens: int, seed: int, epoch: int) -> list[NDArray[np.int64]]:

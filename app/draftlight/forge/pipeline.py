@@ -23,7 +23,7 @@ from draftlight.forge.judging import Judge
 from draftlight.forge.labels import labelled_by
 from draftlight.forge.openers import known_languages, read_openers
 from draftlight.forge.prospects import Prospector, shapes_for, verify_costs
-from draftlight.forge.recipe import ChatPlan, HeldOutPlan, Recipe, Shape, TrainingPlan, read_recipe
+from draftlight.forge.recipe import ChatPlan, HeldOutPlan, Recipe, Shape, read_recipe
 from draftlight.forge.reports import ChatsWritten, Outlook, Stage, StageBegun
 from draftlight.forge.run_folder import Plan, Prospect
 from draftlight.forge.student import begin
@@ -187,7 +187,7 @@ def _plan(shop: Workshop, teacher: PreTrainedModel, looking: Judge, found: tuple
             n_together=planning.rows_together(teacher, ChatPlan()),
             languages=planning.languages(request.target, known_languages(paths.asset(_OPENERS))),
         )
-        recipe = Recipe(shape, chats, TrainingPlan(learning_rate=planning.learning_rate(shape.kind)))
+        recipe = Recipe(shape, chats, planning.training_for(shape.kind))
         shop.tell(StageBegun(Stage.CHATS, f"{request.target.name} writes its first chats, to see how long they take"))
         started = shop.clock()
         first = needed(_writer(teacher, looking.target, recipe).shard(0, shop.go_on))

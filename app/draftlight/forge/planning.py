@@ -12,7 +12,7 @@ from transformers import PreTrainedModel
 
 from draftlight.forge.chats import Chats
 from draftlight.forge.distill import Distillation
-from draftlight.forge.recipe import ChatPlan, Kind, Recipe
+from draftlight.forge.recipe import ChatPlan, Kind, Recipe, TrainingPlan
 from draftlight.forge.reports import Outlook
 from draftlight.forge.run_folder import Plan
 from draftlight.forge.student import begin
@@ -101,9 +101,15 @@ def trained_speed(
     return (clock() - started) / max(1, training.n_seen - seen), look_seconds
 
 
-def learning_rate(kind: Kind) -> float:
-    """Return the rate that suits a shape: what comes from the target must not be lost at once."""
-    return 1e-3 if kind is Kind.PRUNED else 3e-3
+def training_for(kind: Kind) -> TrainingPlan:
+    """Return the rates that suit a shape.
+
+    New and narrow layers learn far more with Muon. What comes from the target must not be lost at once, and for
+    matrices as wide as the target's Muon takes longer on a processor than the rest of a step.
+    """
+    if kind is Kind.PRUNED:
+        return TrainingPlan(matrix_rate=0.0, learning_rate=1e-3, embedding_rate=0.3, weight_decay=0.01)
+    return TrainingPlan()
 
 
 @dataclass(frozen=True, slots=True)

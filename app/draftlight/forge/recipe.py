@@ -62,16 +62,19 @@ class TrainingPlan:
     """How the draft model is trained. `n_tokens` are the answer tokens it sees, repeats included.
 
     Batches hold about `batch_tokens` tokens of whole chats. The loss is the cross-entropy to the target's law over its
-    `n_labels` likeliest tokens, among those of the whole batch and `n_negatives` others.
+    `n_labels` likeliest tokens, among those of the whole batch and `n_negatives` others. `matrix_rate` is Muon's, for
+    the matrices of the layers, and 0 leaves them to AdamW like the rest; `learning_rate` is AdamW's, of which
+    embeddings have a share of `embedding_rate`; `weight_decay` is that of the matrices.
     """
 
     n_tokens: int = 3_000_000
     batch_tokens: int = 1200
-    learning_rate: float = 3e-3
-    embedding_rate: float = 0.3
+    matrix_rate: float = 0.02
+    learning_rate: float = 6e-3
+    embedding_rate: float = 0.7
     n_negatives: int = 2048
     warm_up: float = 0.02
-    weight_decay: float = 0.01
+    weight_decay: float = 0.1
 
 
 @dataclass(frozen=True, slots=True)

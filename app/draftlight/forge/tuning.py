@@ -110,7 +110,9 @@ class _Tuner:
     def train(self, student: PreTrainedModel, chats: Chats, division: Division) -> None:
         """Train, and leave the draft model as it was when most was accepted of the answers that choose."""
         n_epochs = min(max(math.ceil(_SEEN_TOKENS / chats.n_answer_tokens), _LEAST_EPOCHS), _MOST_EPOCHS)
-        plan = TrainingPlan(n_tokens=n_epochs * chats.n_answer_tokens, learning_rate=_LEARNING_RATE)
+        plan = TrainingPlan(
+            n_tokens=n_epochs * chats.n_answer_tokens, matrix_rate=0.0, learning_rate=_LEARNING_RATE, weight_decay=0.01
+        )
         training = Distillation(student, chats, plan, _SEED, planning.fastest_dtype(student.device))
         looks: list[float] = []
         best: dict[str, Any] = {}
