@@ -96,6 +96,7 @@ class Reporter:
 
 
 def _not_reached(report: TokenReport) -> TokenReport:
+    """Mark a token that was never judged. Spelled out for the same reason as above."""
     return TokenReport(
         id=report.id,
         text=report.text,

@@ -139,7 +139,7 @@ def _optimizers(student: PreTrainedModel, plan: TrainingPlan) -> tuple[torch.opt
     """
     embeddings = {id(embedding(student)), id(output_weight(student))}
     parameters = list(student.parameters())
-    matrices = [each for each in parameters if each.ndim == 2 and id(each) not in embeddings]  # noqa: PLR2004
+    matrices = [each for each in parameters if each.ndim > 1 and id(each) not in embeddings]
     embedded = [each for each in parameters if id(each) in embeddings]
     vectors = [each for each in parameters if each.ndim == 1]
     rate = plan.learning_rate
