@@ -51,6 +51,14 @@ def test_a_narrow_embedding_keeps_the_distances_as_well_as_so_few_axes_can(famil
     assert (output_weight(student) is embedding(student)) == tied
 
 
+@pytest.mark.parametrize("width", [16, 32, 48, 80])
+def test_a_narrow_draft_model_of_any_width_shares_its_keys_evenly(width: int) -> None:
+    target = small_model("llama", hidden_size=96, num_attention_heads=6)
+    config: Any = begin(target, Shape(Kind.NARROW, n_layers=1, width=width), 1).config
+    assert config.num_attention_heads * config.head_dim == width
+    assert config.num_attention_heads % config.num_key_value_heads == 0  # llama.cpp aborts on anything else
+
+
 def test_the_same_seed_begins_the_same_draft_model() -> None:
     target = small_model("llama")
     shape = Shape(Kind.NARROW, n_layers=1, width=32)

@@ -63,7 +63,8 @@ def _config(target: PreTrainedConfig, shape: Shape) -> Any:  # noqa: ANN401 - as
     config.head_dim = head_width(target)
     config.hidden_size = shape.width
     config.num_attention_heads = shape.width // config.head_dim
-    config.num_key_value_heads = max(1, config.num_attention_heads // 2)
+    shared = 1 if config.num_attention_heads % 2 else 2  # heads of attention to each pair of keys and values
+    config.num_key_value_heads = config.num_attention_heads // shared
     config.intermediate_size = _FEED_FORWARD * shape.width
     return config
 
