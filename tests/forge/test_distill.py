@@ -11,6 +11,7 @@ from transformers import PreTrainedModel
 from draftlight.forge.chats import Chats, joined
 from draftlight.forge.distill import Distillation, batches_of
 from draftlight.forge.recipe import Kind, Shape, TrainingPlan
+from draftlight.forge.rounding import rounded
 from draftlight.forge.student import begin
 from draftlight.forge.writing import ATTENTION, Manner, write
 from small_torch import N_VOCAB, small_model
@@ -92,6 +93,27 @@ def test_an_interrupted_training_ends_as_an_uninterrupted_one(tmp_path: Path, pl
         pass
     ended, other = whole.state_dict(), resumed.state_dict()
     assert all(torch.equal(ended[name], other[name]) for name in ended)
+
+
+def test_the_last_share_of_a_training_bears_being_rounded() -> None:
+    chats = chats_of(60)
+
+    def lost(rounded_share: float) -> float:
+        """What rounding costs after a training, in nats."""
+        model = student()
+        plan = replace(PLAN, rounded_share=rounded_share, matrix_rate=0.0, n_tokens=9000)
+        for _ in Distillation(model, chats, plan, 1).steps():
+            pass
+        whole = _loss_on(model, chats)
+        with rounded(model):
+            return _loss_on(model, chats) - whole
+
+    assert lost(0.5) < 0.5 * lost(0.0)
+
+
+def _loss_on(model: PreTrainedModel, chats: Chats) -> float:
+    training = Distillation(model, chats, replace(PLAN, learning_rate=0.0, matrix_rate=0.0, rounded_share=0.0), 1)
+    return float(np.mean([step.loss for step, _ in zip(training.steps(), range(8), strict=False)]))
 
 
 def test_every_chat_is_learned_once_in_an_epoch_in_batches_of_the_size_asked_for() -> None:

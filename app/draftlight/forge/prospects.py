@@ -118,7 +118,7 @@ class Prospector:
 
     def look(self, shape: Shape, minutes: float, go_on: Callable[[], bool]) -> Outlook | None:
         """Measure one shape."""
-        write_draft(begin(self.teacher, shape, 1), self.path, self.trial, "Q8_0", {})
+        write_draft(begin(self.teacher, shape, 1), self.path, self.trial, "Q4_0", {})
         draft = LlamaModel(self.trial, ModelOptions(n_ctx=2 * CONTEXT, n_threads=self.target.n_threads))
         try:
             cost = drafted_token_cost(self.target, draft, go_on)

@@ -64,7 +64,8 @@ class TrainingPlan:
     Batches hold about `batch_tokens` tokens of whole chats. The loss is the cross-entropy to the target's law over its
     `n_labels` likeliest tokens, among those of the whole batch and `n_negatives` others. `matrix_rate` is Muon's, for
     the matrices of the layers, and 0 leaves them to AdamW like the rest; `learning_rate` is AdamW's, of which
-    embeddings have a share of `embedding_rate`; `weight_decay` is that of the matrices.
+    embeddings have a share of `embedding_rate`; `weight_decay` is that of the matrices. For the last `rounded_share`
+    of the training the model computes with its matrices rounded as a Q4_0 file stores them, and so learns to bear it.
     """
 
     n_tokens: int = 3_000_000
@@ -75,6 +76,7 @@ class TrainingPlan:
     n_negatives: int = 2048
     warm_up: float = 0.02
     weight_decay: float = 0.1
+    rounded_share: float = 0.3
 
 
 @dataclass(frozen=True, slots=True)

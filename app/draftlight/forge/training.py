@@ -51,7 +51,7 @@ def train(shop: Workshop, student: PreTrainedModel, judge: Judge, plan: Plan) ->
 def looked(student: PreTrainedModel, n_seen: int, judge: Judge, trial: Path) -> AcceptanceMeasured:
     """Draft with the model as it is after `n_seen` tokens, by way of the file `trial`. Raises Stopped, UserError."""
     learning(student, on=False)
-    write_draft(student, judge.target.path, trial, "Q8_0", {})
+    write_draft(student, judge.target.path, trial, "Q4_0", {})
     with opened(trial, judge.target.n_threads) as draft:
         accepted = needed(agreement(draft, judge.held_out, judge.go_on))
         efficiency = needed(block_efficiency(draft, judge.target.vocabulary, judge.held_out, _SHOWN_K, judge.go_on))

@@ -111,7 +111,11 @@ class _Tuner:
         """Train, and leave the draft model as it was when most was accepted of the answers that choose."""
         n_epochs = min(max(math.ceil(_SEEN_TOKENS / chats.n_answer_tokens), _LEAST_EPOCHS), _MOST_EPOCHS)
         plan = TrainingPlan(
-            n_tokens=n_epochs * chats.n_answer_tokens, matrix_rate=0.0, learning_rate=_LEARNING_RATE, weight_decay=0.01
+            n_tokens=n_epochs * chats.n_answer_tokens,
+            matrix_rate=0.0,
+            learning_rate=_LEARNING_RATE,
+            weight_decay=0.01,
+            rounded_share=1.0 if self._quantisation == "Q4_0" else 0.0,
         )
         training = Distillation(student, chats, plan, _SEED, planning.fastest_dtype(student.device))
         looks: list[float] = []
