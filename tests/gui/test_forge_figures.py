@@ -54,6 +54,19 @@ def test_a_curve_is_drawn_in_the_colours_in_force(
     theme.set_look(ColorScheme.LIGHT, Palette.TEXTBOOK)
 
 
+def test_a_steep_beginning_does_not_flatten_what_follows(qtbot: QtBot) -> None:
+    curve = Curve(LOSS)
+    qtbot.addWidget(curve)
+    curve.resize(320, 180)
+    curve.show()
+    curve.show_points([(1_000, 11.0), *((n * 1_000, 4.0 - 2.0 * n / 400) for n in range(20, 401))])
+    image = curve.grab().toImage().convertToFormat(QImage.Format.Format_RGB32)
+    accent = QColor(LIGHT.accent).rgb()
+    later = [y for y in range(image.height()) for x in range(160, 320) if image.pixel(x, y) == accent]
+    assert max(later) - min(later) > 0.25 * image.height()
+    assert "11.00 at first" in curve.summary
+
+
 def test_an_empty_curve_says_that_there_is_no_value(qtbot: QtBot) -> None:
     curve = Curve(LOSS)
     qtbot.addWidget(curve)

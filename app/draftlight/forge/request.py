@@ -3,6 +3,7 @@
 import hashlib
 import itertools
 import json
+import stat
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -72,6 +73,11 @@ def request_for(
         ) from error
     except OSError as error:
         raise UserError(f"{target} cannot be read: {error.strerror}.", "Choose another model file.") from error
+    if stat.S_ISDIR(facts.st_mode):
+        raise UserError(
+            f"{shown_name(target)} is a folder; a draft model is made for a GGUF file.",
+            "Name the file that you chat with. A folder with the same model's safetensors goes with it as --weights.",
+        )
     if out is None:
         out = free_name(paths.data_dir() / "models", f"{target.stem}-draft")
     elif out.suffix.lower() != ".gguf":

@@ -316,6 +316,13 @@ def test_a_draft_model_takes_the_first_name_that_is_free(twin_pair: Twins) -> No
     assert names == [models / f"{stem}-draft.gguf", models / f"{stem}-draft-2.gguf"]
 
 
+def test_a_folder_is_no_target_but_may_bring_the_weights(twin_pair: Twins) -> None:
+    with pytest.raises(UserError, match="is a folder") as refused:
+        request_for(twin_pair.target.parent)
+    assert "--weights" in refused.value.remedy
+    assert request_for(twin_pair.target, weights=twin_pair.target.parent).weights == twin_pair.target.parent
+
+
 def test_no_file_of_the_person_s_is_overwritten(twin_pair: Twins, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"ends in .gguf|no name"):
         request_for(twin_pair.target, out=tmp_path / "notes.txt")

@@ -14,6 +14,8 @@ _TICKS = 4
 _MARKER = 3.5
 _NOTHING = "no value yet"
 _MOST_MARKERS = 60  # more would hide the line
+_MANY = 50  # points, from which on the beginning is left out of a picture of them
+_BEGINNING = 0.03  # of the tokens; a loss falls so far there that all that follows would look flat
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +90,14 @@ class Curve(Picture):
         name = f"{meaning.name}{latest}"
         if meaning.is_share:
             return Axis(0.0, 1.0, (0.0, 0.25, 0.5, 0.75, 1.0), name, percent)
-        values = [value for _, value in self._points] or [0.0, 1.0]
+        values = [value for _, value in self._shown()] or [0.0, 1.0]
         return rounded_axis(min(values), max(values), _TICKS, name, "{:g}".format)
+
+    def _shown(self) -> Sequence[tuple[int, float]]:
+        if self._meaning.is_share or len(self._points) < _MANY:
+            return self._points
+        begun = _BEGINNING * self._points[-1][0]
+        return [point for point in self._points if point[0] >= begun]
 
     def _draw_nothing(self, painter: QPainter, plot: Plot) -> None:
         words = painter.fontMetrics().boundingRect(_NOTHING).toRectF().adjusted(-6, -2, 6, 2)
@@ -111,7 +119,7 @@ class Curve(Picture):
 
     def _draw_curve(self, painter: QPainter, plot: Plot) -> None:
         accent = self.colour(QPalette.ColorRole.Accent)
-        points = [plot.point(*point) for point in self._points]
+        points = [plot.point(*point) for point in self._shown()]
         path = QPainterPath(points[0])
         for point in points[1:]:
             path.lineTo(point)
