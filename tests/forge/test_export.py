@@ -1,8 +1,5 @@
 """A draft model's file computes in llama.cpp what the model computes in torch, and speaks its target's vocabulary."""
 
-import resource
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +21,10 @@ from draftlight.library.pairing import check_pair
 from draftlight.llama.backend import LlamaModel, ModelOptions
 from draftlight.settings import KvType
 from findings import note
+from small_disk import small_disk
 from tiny_models import KINDS, N_CTX_TRAIN, tiny_config, tiny_model, write_tiny, write_vocabulary
 
 N_PLACES = 100  # more than the tiny models' sliding windows and original contexts
-SMALL_DISK = 100_000  # bytes
 
 
 def tokens_below(n_tokens: int) -> list[int]:
@@ -181,17 +178,6 @@ def test_a_model_that_llama_cpp_would_compute_differently_is_not_written(
     with pytest.raises(ValueError, match=reason):
         write_draft(model, vocabulary, path, "F32", {})
     assert list(tmp_path.iterdir()) == [vocabulary]
-
-
-@contextmanager
-def small_disk() -> Iterator[None]:
-    """Let no file of this process grow beyond SMALL_DISK, as a full disk would not."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (SMALL_DISK, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 def test_a_full_disk_is_a_sentence_and_leaves_what_was_there_before(tmp_path: Path) -> None:

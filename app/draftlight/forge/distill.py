@@ -131,11 +131,18 @@ class Distillation:
 def keep(file: Path, state: dict[str, Any]) -> None:
     """Write a state in torch's form, whole or not at all. Raises OSError."""
     part = file.with_suffix(".part")
-    with part.open("wb") as written:
-        torch.save(state, written)
-        written.flush()
-        os.fsync(written.fileno())
-    part.replace(file)
+    try:
+        with part.open("wb") as written:
+            torch.save(state, written)
+            written.flush()
+            os.fsync(written.fileno())
+        part.replace(file)
+    except RuntimeError as error:  # of torch, at its file's end, after what the disk had to say
+        if isinstance(error.__context__, OSError):
+            raise error.__context__ from error
+        raise
+    finally:
+        part.unlink(missing_ok=True)
 
 
 def _optimizers(student: PreTrainedModel, plan: TrainingPlan) -> tuple[torch.optim.Optimizer, ...]:

@@ -1,6 +1,7 @@
 """The training of one run: goes on from its checkpoint, looks at the acceptance from time to time, keeps the best."""
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
@@ -20,7 +21,7 @@ from draftlight.forge.workshop import Stopped, Workshop, needed
 _SAVE_SECONDS = 60.0
 _SAVING_SHARE = 20  # times that training goes on for what saving took
 _TELL_SECONDS = 2.0
-_PATIENCE = 5  # looks without a better acceptance after which the training ends early
+_PATIENCE = 0.6  # of all looks that were planned, without a better acceptance, after which the training ends early
 _SHOWN_K = 3
 _SMOOTH = 0.98  # of the loss that is told
 
@@ -46,6 +47,15 @@ def train(shop: Workshop, student: PreTrainedModel, judge: Judge, plan: Plan) ->
             break
     student.load_state_dict(torch.load(folder.best, map_location=student.device, weights_only=True))
     return student
+
+
+def in_vain(accepted: Sequence[float], n_planned: int) -> bool:
+    """Whether the looks so far say that more training brings nothing, when so many are planned.
+
+    A third of a training without any gain is usual: what it has learned by then shows once the rate falls.
+    """
+    patience = max(2, math.ceil(_PATIENCE * n_planned))
+    return len(accepted) > patience and max(accepted[:-patience]) >= max(accepted[-patience:])
 
 
 def looked(student: PreTrainedModel, n_seen: int, judge: Judge, trial: Path) -> AcceptanceMeasured:
@@ -89,8 +99,7 @@ class _Course:
     @property
     def finished(self) -> bool:
         """Whether more training would be in vain."""
-        accepted = [look.acceptance for look in self._looks]
-        return len(accepted) > _PATIENCE and max(accepted[:-_PATIENCE]) >= max(accepted[-_PATIENCE:])
+        return in_vain([look.acceptance for look in self._looks], self._plan.recipe.held_out.n_looks)
 
     def note(self, loss: float) -> None:
         """Take note of a step: tell, look and save where it is time."""
