@@ -81,6 +81,12 @@ def test_a_draft_model_tuned_on_chats_is_accepted_more_on_newer_answers_and_noth
     header = read_header(asked.out)
     assert check_pair(read_header(pair.target), header).ok
     assert header.quantisation == read_header(pair.draft).quantisation
+    assert tuned.earlier is None
+    *_, again = reports(asked)
+    assert isinstance(again, Tuned)
+    assert again.earlier == tuned.after
+    assert (again.path is not None) == (again.after > tuned.after)
+    assert kept_files() == [asked.out.name]
     note(f"a toy draft tuned on 22 chats: accepted at {tuned.before:.0%} of places before, {tuned.after:.0%} after")
 
 

@@ -133,6 +133,16 @@ def test_no_gain_is_told_and_offers_nothing_to_use(
     assert window.page is window.choice
 
 
+def test_what_was_tuned_earlier_and_stays_is_told(
+    qtbot: QtBot, opened: Callable[..., tuple[Opened, ForgeWindow]]
+) -> None:
+    one, window = opened(ScriptedForge([replace(BETTER, path=None, earlier=0.5)]), learn_from_chats=True)
+    press(window, "Tune it")
+    qtbot.waitUntil(lambda: one.window.forge.run.phase is Phase.TUNED)
+    assert "50.0 % of those of the draft model tuned earlier, 47.0 % after" in words(window)
+    assert "deleted since; a reset deletes it" in words(window)
+
+
 def test_a_refusal_is_told_and_trying_again_tunes_again(
     qtbot: QtBot, opened: Callable[..., tuple[Opened, ForgeWindow]]
 ) -> None:

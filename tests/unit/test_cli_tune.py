@@ -128,5 +128,5 @@ def test_a_reset_deletes_what_was_tuned(terminal: Terminal, twin_pair: Twins) ->
     assert terminal.run("--reset")[2].rstrip() == f"{made} is deleted."
     assert not made.exists()
     assert terminal.run("--reset", "--draft", str(twin_pair.draft))[2].rstrip() == (
-        f"Nothing was tuned from {twin_pair.draft.name}."
+        f"Nothing was tuned from {twin_pair.draft.name} for {twin_pair.target.name}."
     )

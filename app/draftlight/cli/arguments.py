@@ -49,7 +49,7 @@ class Arguments(argparse.Namespace):
     arms: str = "plain,auto"
     limit: int = 0
     repeats: int = 1
-    minutes: float = 0.0
+    minutes: float | None = None
     context: int = 0
     warm: bool = False
     peers: Sequence[str] = ()
@@ -230,7 +230,6 @@ def _add_bench(parser: argparse.ArgumentParser) -> None:
     compared.add_argument(
         "--minutes",
         type=_number(float, 0),
-        default=0.0,
         metavar="M",
         help="begin no further prompt after M; 0: no limit",
     )
@@ -243,7 +242,7 @@ def _add_forge(parser: argparse.ArgumentParser) -> None:
     )
     made = parser.add_argument_group("what is made")
     made.add_argument(
-        "--minutes", type=_number(float, 0.1), default=FORGE_MINUTES, metavar="M", help="time it may take; 60"
+        "--minutes", type=_number(float, 0.1), metavar="M", help="time it may take; 60, and 30 with --tune"
     )
     made.add_argument(
         "--size",

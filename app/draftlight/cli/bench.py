@@ -116,7 +116,7 @@ class _Bench:
         arguments, decoder = self.arguments, self.pair.decoder
         require_sources(self.arms, decoder.sources)
         seed = _DEFAULT_SEED if arguments.seed is None else arguments.seed
-        plan = Plan(prompts, arguments.max_tokens, seed, arguments.repeats, 60.0 * arguments.minutes)
+        plan = Plan(prompts, arguments.max_tokens, seed, arguments.repeats, 60.0 * (arguments.minutes or 0.0))
         settings = self._settings(plan)
         bar = ProgressBar(sys.stderr)
         started, load_before = time.perf_counter(), load_average()
@@ -190,7 +190,7 @@ class _Bench:
             "context": arguments.context,
             "warm": arguments.warm,
             "repeats": plan.repeats,
-            "minutes": arguments.minutes,
+            "minutes": arguments.minutes or 0.0,
             "arms": [arm.name for arm in self.arms],
             "peers": plain_value(self.described),
             "draftlight": __version__,

@@ -44,7 +44,7 @@ def run(arguments: Arguments, parts: Parts) -> int:
     """
     request = request_for(
         starter_target() if arguments.target is None else arguments.target,
-        minutes=arguments.minutes,
+        minutes=FORGE_MINUTES if arguments.minutes is None else arguments.minutes,
         size=arguments.size,
         out=arguments.out,
         recipe=arguments.recipe,
@@ -214,7 +214,7 @@ def _command(arguments: Arguments, option: str) -> str:
     """Return what to type to ask for the same with this option."""
     asked = ["forge"] if arguments.target is None else ["forge", str(arguments.target)]
     chosen = {
-        "--minutes": None if arguments.minutes == FORGE_MINUTES else f"{arguments.minutes:g}",
+        "--minutes": None if arguments.minutes is None else f"{arguments.minutes:g}",
         "--size": None if arguments.size == "auto" else arguments.size,
         "--recipe": arguments.recipe,
         "--out": arguments.out,

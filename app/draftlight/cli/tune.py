@@ -4,7 +4,7 @@ from contextlib import closing
 from pathlib import Path
 
 from draftlight import paths
-from draftlight.cli.arguments import FORGE_MINUTES, Arguments, program_name
+from draftlight.cli.arguments import Arguments, program_name
 from draftlight.cli.choices import starter_target
 from draftlight.cli.forge import JsonLines, Screen
 from draftlight.cli.generate import INTERRUPTED
@@ -40,7 +40,7 @@ def run(arguments: Arguments, parts: Parts) -> int:
     if arguments.learn_from_chats is not None:
         _allow(allowed=arguments.learn_from_chats == "on")
     if arguments.reset:
-        _reset(_pair(arguments)[1] if arguments.draft is None else Path(arguments.draft))
+        _reset(*_pair(arguments))
     return _tune(arguments, parts) if arguments.tune else 0
 
 
@@ -50,15 +50,15 @@ def _allow(*, allowed: bool) -> None:
     say(_ALLOWED.format(chats=paths.chats_file()) if allowed else _NOT_ALLOWED)
 
 
-def _reset(draft: Path) -> None:
-    gone = reset(draft)
-    say(f"Nothing was tuned from {draft.name}." if gone is None else f"{gone} is deleted.")
+def _reset(target: Path, draft: Path) -> None:
+    gone = reset(draft, target)
+    say(f"Nothing was tuned from {draft.name} for {target.name}." if gone is None else f"{gone} is deleted.")
 
 
 def _tune(arguments: Arguments, parts: Parts) -> int:
     require_consent(f"Allow it with: {program_name()} forge --learn-from-chats on")
     target, draft = _pair(arguments)
-    minutes = TUNING_MINUTES if arguments.minutes == FORGE_MINUTES else arguments.minutes
+    minutes = TUNING_MINUTES if arguments.minutes is None else arguments.minutes
     request = tuning_request(target, draft, minutes=minutes)
     cancel = CancelToken()
     screen = JsonLines() if arguments.json else Screen(request)

@@ -59,7 +59,15 @@ def card_sentence(card: Card) -> str:
 def tuned_sentences(tuned: Tuned) -> tuple[str, ...]:
     """Return what tuning a draft model on somebody's chats has brought."""
     tested = f"on the {tuned.n_held_out:,} newest of your {tuned.n_answers:,} answers, which it has not learned from"
-    change = f"{_fine(tuned.before)} of drafts at K = 1 were accepted before, {_fine(tuned.after)} after, {tested}."
+    before = f"{_fine(tuned.before)} of drafts at K = 1 were accepted before"
+    if tuned.earlier is not None:
+        before += f", {_fine(tuned.earlier)} of those of the draft model tuned earlier"
+    change = f"{before}, {_fine(tuned.after)} after, {tested}."
+    if tuned.path is None and tuned.earlier is not None:
+        return change, (
+            "That is no gain, so the draft model tuned earlier stays. It may have learned from chats that you have "
+            "deleted since; a reset deletes it."
+        )
     if tuned.path is None:
         return change, "That is no gain, so the draft model stays as it was and nothing was kept."
     return change, "The tuned draft model has learned from your chats, so it is as private as they are."

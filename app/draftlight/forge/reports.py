@@ -145,7 +145,8 @@ class Tuned:
     """A draft model was tuned on the person's own chats; the run's last report.
 
     `before` and `after` are the acceptance per place on the newest `n_held_out` of the `n_answers` there are, none of
-    which it has learned from. `path` is the tuned file, None where it was not better and nothing was kept.
+    which it has learned from; `earlier` is that of the one tuned earlier, if there is one. `path` is the tuned file,
+    None where it was no better than both, and nothing was changed.
     """
 
     path: Path | None
@@ -153,6 +154,7 @@ class Tuned:
     after: float
     n_answers: int
     n_held_out: int
+    earlier: float | None = None
     event: Literal["tuned"] = "tuned"
 
 

@@ -15,7 +15,9 @@ from draftlight.settings import PairSettings, load_settings, save_settings
 
 TUNING_MINUTES = 30.0
 TUNED_FROM = "tuned_from"  # the entry with the path of the untuned draft model
+TUNED_FOR = "target"  # the entry with the name of the target whose answers it has learned from
 _ENTRY = f"draftlight.forge.{TUNED_FROM}"
+_TARGET_ENTRY = f"draftlight.forge.{TUNED_FOR}"
 
 
 def tuning_request(target: Path, draft: Path, *, minutes: float = TUNING_MINUTES) -> ForgeRequest:
@@ -31,7 +33,7 @@ def tuning_request(target: Path, draft: Path, *, minutes: float = TUNING_MINUTES
     return replace(
         plain,
         folder=plain.folder.with_name(f"tune-{name}"),
-        out=tuned(draft) or _free(draft),
+        out=tuned(draft, target) or _free(draft),
         tune=draft,
     )
 
@@ -45,18 +47,29 @@ def untuned(draft: Path) -> Path:
     return draft if origin is None else Path(origin)
 
 
-def tuned(draft: Path) -> Path | None:
-    """Return the file that was tuned from this draft model; None where there is none."""
-    return next((path for path in _names(draft) if path.is_file() and untuned(path) == draft), None)
+def tuned(draft: Path, target: Path) -> Path | None:
+    """Return the file that was tuned from this draft model on the answers of this target; None where there is none.
+
+    Targets are known by their names, as in the chats: what one file of that name has answered is learned for all.
+    """
+    return next((path for path in _names(draft) if path.is_file() and _is_of(path, draft, target)), None)
 
 
-def reset(draft: Path) -> Path | None:
-    """Delete what was tuned from this draft model, or this tuned one itself; return it, None where there was none.
+def _is_of(path: Path, draft: Path, target: Path) -> bool:
+    try:
+        header = read_header(path)
+    except BadModelFile:
+        return False
+    return (header.get_str(_ENTRY), header.get_str(_TARGET_ENTRY)) == (str(draft), target.name)
+
+
+def reset(draft: Path, target: Path) -> Path | None:
+    """Delete what was tuned from this draft model for the target, or this tuned one itself; return it, or None.
 
     Settings whose pair names it name the untuned draft model afterwards. Raises UserError.
     """
     draft = draft.absolute()
-    found = tuned(draft) if untuned(draft) == draft else draft
+    found = tuned(draft, target) if untuned(draft) == draft else draft
     if found is None:
         return None
     file = paths.settings_file()

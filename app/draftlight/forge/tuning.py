@@ -26,7 +26,7 @@ from draftlight.forge.recipe import TrainingPlan
 from draftlight.forge.reports import AcceptanceMeasured, ChatsWritten, Stage, Trained, Tuned
 from draftlight.forge.teacher import load_target
 from draftlight.forge.torch_model import embedding, learning, moved
-from draftlight.forge.tuned_files import TUNED_FROM
+from draftlight.forge.tuned_files import TUNED_FOR, TUNED_FROM
 from draftlight.forge.workshop import Workshop, needed
 from draftlight.history.store import HistoryStore
 from draftlight.library.gguf import read_header
@@ -159,24 +159,32 @@ class _Tuner:
             path.unlink(missing_ok=True)
 
     def judged(self, student: PreTrainedModel, division: Division, n_answers: int) -> Tuned:
-        """Compare before and after on the newest answers; write the draft model if it is better."""
+        """Compare before and after on the newest answers; write the draft model if it is the best there is.
+
+        What an earlier tuning has left where it would be written counts as well.
+        """
         request, go_on, held_out = self._shop.request, self._shop.go_on, division.held_out
         learning(student, on=False)
         with opened(self._draft, self._target.n_threads) as draft:
             before = needed(agreement(draft, held_out, go_on))
+        earlier = None
+        if request.out.exists():
+            with opened(request.out, self._target.n_threads) as draft:
+                earlier = needed(agreement(draft, held_out, go_on))
         with self._trial(student) as draft:
             after = needed(agreement(draft, held_out, go_on))
         needed(go_on() or None)
-        if after > before:
+        better = after > max(before, earlier or 0.0)
+        if better:
             facts: dict[str, str | int | float] = {
                 TUNED_FROM: str(self._draft),
-                "target": request.target.name,
+                TUNED_FOR: request.target.name,
                 "n_answers": n_answers,
                 "acceptance_before": before,
                 "acceptance": after,
             }
             write_draft(student, self._draft, request.out, self._quantisation, facts, "tuned")
-        return Tuned(request.out if after > before else None, before, after, n_answers, len(held_out))
+        return Tuned(request.out if better else None, before, after, n_answers, len(held_out), earlier)
 
     def _late(self, share: float) -> bool:
         """Whether that share of the time is over."""

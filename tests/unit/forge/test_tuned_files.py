@@ -19,6 +19,7 @@ def tune(asked: ForgeRequest) -> Path:
     asked.out.parent.mkdir(parents=True, exist_ok=True)
     writer = gguf.GGUFWriter(asked.out, "llama")
     writer.add_string("draftlight.forge.tuned_from", str(asked.tune))
+    writer.add_string("draftlight.forge.target", asked.target.name)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.close()
@@ -42,7 +43,7 @@ def test_a_tuned_draft_model_lies_among_the_person_s_models_and_its_run_apart(
 
 def test_tuning_again_begins_with_the_untuned_one_and_takes_its_place(asked: ForgeRequest, twin_pair: Twins) -> None:
     made = tune(asked)
-    assert tuned(twin_pair.draft) == made
+    assert tuned(twin_pair.draft, twin_pair.target) == made
     assert untuned(made) == untuned(twin_pair.draft) == twin_pair.draft
     assert tuning_request(twin_pair.target, made) == asked
 
@@ -55,7 +56,22 @@ def test_another_draft_model_of_that_name_gets_a_file_of_its_own(
     other.write_bytes(twin_pair.draft.read_bytes())
     second = tune(tuning_request(twin_pair.target, other))
     assert second.name == f"{other.stem}-tuned-2.gguf"
-    assert (tuned(twin_pair.draft), tuned(other)) == (first, second)
+    assert (tuned(twin_pair.draft, twin_pair.target), tuned(other, twin_pair.target)) == (first, second)
+
+
+def test_a_draft_model_tuned_for_one_target_is_left_alone_by_another_s(
+    asked: ForgeRequest, twin_pair: Twins, tmp_path: Path
+) -> None:
+    first = tune(asked)
+    larger = tmp_path / "larger.gguf"
+    larger.write_bytes(twin_pair.target.read_bytes())
+    assert tuned(twin_pair.draft, larger) is None
+    assert reset(twin_pair.draft, larger) is None
+    second = tune(tuning_request(larger, twin_pair.draft))
+    assert second != first
+    assert (tuned(twin_pair.draft, twin_pair.target), tuned(twin_pair.draft, larger)) == (first, second)
+    assert reset(twin_pair.draft, larger) == second
+    assert first.is_file()
 
 
 @pytest.mark.parametrize("by", ["its own name", "the untuned one's"])
@@ -65,11 +81,11 @@ def test_a_reset_deletes_the_tuned_file_and_the_pair_has_the_untuned_one_again(
     made = tune(asked)
     file = paths.settings_file()
     save_settings(Settings().changed(pair=PairSettings(twin_pair.target, made, n_ctx=512)), file)
-    assert reset(made if by == "its own name" else twin_pair.draft) == made
+    assert reset(made if by == "its own name" else twin_pair.draft, twin_pair.target) == made
     assert not made.exists()
     assert twin_pair.draft.is_file()
     assert load_settings(file).settings.pair == PairSettings(twin_pair.target, twin_pair.draft, n_ctx=512)
-    assert reset(twin_pair.draft) is None
+    assert reset(twin_pair.draft, twin_pair.target) is None
 
 
 def test_another_pair_is_left_alone(asked: ForgeRequest, twin_pair: Twins) -> None:

@@ -1,5 +1,6 @@
 """The first page's part about the person's own chats: may they be learned from, tune the draft model, undo that."""
 
+from dataclasses import replace
 from pathlib import Path
 
 from PySide6.QtCore import Signal, Slot
@@ -22,7 +23,7 @@ class OwnChats(QFrame):
 
     allowed = Signal(bool)
     tune_asked = Signal(object)  # Order
-    reset_asked = Signal(object)  # the path of the untuned draft model
+    reset_asked = Signal(object)  # PairSettings with the untuned draft model
 
     def __init__(self, parent: QWidget | None = None) -> None:
         """Start without a pair and without consent."""
@@ -65,7 +66,7 @@ class OwnChats(QFrame):
             self._words.setText("No draft model is loaded that could be tuned.")
             self._reset.hide()
             return
-        is_tuned = tuned(origin) is not None
+        is_tuned = tuned(origin, pair.target) is not None
         answers = f"what {model_name(pair.target)} answered you"
         self._words.setText(f"Tune the draft model {model_name(origin)} on {answers}. It is kept if it gets better.")
         self._tune.setText("T&une it anew" if is_tuned else "T&une it")
@@ -83,5 +84,5 @@ class OwnChats(QFrame):
 
     @Slot()
     def _ask_to_reset(self) -> None:
-        if self._origin is not None:
-            self.reset_asked.emit(self._origin)
+        if self._pair is not None and self._origin is not None:
+            self.reset_asked.emit(replace(self._pair, draft=self._origin))

@@ -1,8 +1,6 @@
 """What the main window has of the forge: a run that goes on by itself, and a window made when first asked for."""
 
 from collections.abc import Sequence
-from dataclasses import replace
-from pathlib import Path
 
 from PySide6.QtCore import QObject, Qt, Signal, Slot
 
@@ -104,14 +102,16 @@ class ForgeScreen(QObject):
         self.allowed.emit(allowed)
 
     @Slot(object)
-    def _reset(self, origin: Path) -> None:
+    def _reset(self, untuned_pair: PairSettings) -> None:
         """Go back to the untuned draft model where the tuned one is loaded, and delete that."""
-        pair = self._pair
-        if pair is not None and pair.draft not in {None, origin}:
-            self.use_asked.emit(pair.target, origin)
-            self.show_pair(replace(pair, draft=origin))
+        origin = untuned_pair.draft
+        if origin is None:
+            return
+        if self._pair is not None and self._pair.draft not in {None, origin}:
+            self.use_asked.emit(untuned_pair.target, origin)
+            self.show_pair(untuned_pair)
         try:
-            reset(origin)
+            reset(origin, untuned_pair.target)
         except UserError as error:
             self.noticed.emit(str(error))
         self.files_changed.emit()
