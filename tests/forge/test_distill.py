@@ -8,36 +8,15 @@ import pytest
 import torch
 from transformers import PreTrainedModel
 
-from draftlight.forge.chats import Chats, joined
+from draftlight.forge.chats import Chats
 from draftlight.forge.distill import Distillation, batches_of
 from draftlight.forge.recipe import Kind, Shape, TrainingPlan
 from draftlight.forge.rounding import rounded
 from draftlight.forge.student import begin
-from draftlight.forge.writing import ATTENTION, Manner, write
-from small_torch import N_VOCAB, small_model
+from small_torch import N_VOCAB, chats_of, small_model
 
 PLAN = TrainingPlan(n_tokens=3000, batch_tokens=300, learning_rate=3e-3, n_negatives=64)
 SHAPE = Shape(Kind.PRUNED, layers=(0,))
-
-
-def chats_of(n: int, *, length: int = 20, labels: int = 16) -> Chats:
-    """Chats that a small target has written, with no question but a token."""
-    target = small_model("llama", attention=ATTENTION)
-    prompts = [[1 + number % 50, 60] for number in range(n)]
-    answers = write(target, prompts, [0.7] * n, Manner(length, frozenset(), n_labels=labels), 5, lambda: True)
-    assert answers is not None
-    return joined(
-        [
-            Chats(
-                np.array([*prompt, *answer.tokens], np.int32),
-                np.array([0, len(prompt) + len(answer.tokens)]),
-                np.array([len(prompt)]),
-                answer.label_ids,
-                answer.label_logprobs,
-            )
-            for prompt, answer in zip(prompts, answers, strict=True)
-        ]
-    )
 
 
 def student() -> PreTrainedModel:

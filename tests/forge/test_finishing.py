@@ -10,7 +10,7 @@ from transformers import PreTrainedModel
 
 from draftlight.engine.cancel import CancelToken
 from draftlight.errors import UserError
-from draftlight.forge import finishing
+from draftlight.forge import finishing, judging
 from draftlight.forge.acceptance import HeldOut, agreement, answered
 from draftlight.forge.finishing import finish
 from draftlight.forge.judging import QUANTISATIONS, Judge, Judged, opened
@@ -109,6 +109,23 @@ def test_a_speed_up_that_could_not_be_measured_does_not_cost_the_draft_model(
     assert made.path.is_file()
     assert made.card.measured is None
     assert "could not be loaded" in (shop.folder.folder / "log.jsonl").read_text("utf-8")
+
+
+def test_a_pause_and_a_stop_are_asked_about_before_each_answer_that_is_measured(
+    shop: Workshop, held_out: list[HeldOut], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("DRAFTLIGHT_PROBE_SECONDS", "2")
+    asked: list[float] = []
+    write_twin(draft := tmp_path / "drafting.gguf", noise=0.05)
+
+    def go_on() -> bool:
+        asked.append(0.0)
+        return True
+
+    listening = replace(shop, go_on=go_on)
+    measured = judging.measured_speed_up(listening, draft, held_out, 60.0)
+    assert measured is not None
+    assert len(asked) > 2 * len(held_out)  # with a draft model and without one
 
 
 def test_a_run_stopped_while_it_measures_lists_no_draft_model(

@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 from draftlight.engine.costs import StepCosts
 from draftlight.errors import UserError
-from draftlight.forge.planning import Budget, device, languages, rows_together, sized
-from draftlight.forge.prospects import expected_acceptance, shapes_for, verify_costs
+from draftlight.forge.planning import Budget, device, languages, rows_in_time, rows_together, sized
+from draftlight.forge.prospects import expected_acceptance, shapes_for, usual_minutes, verify_costs
 from draftlight.forge.recipe import ChatPlan, Kind, Recipe, Shape, as_toml, read_recipe
+from draftlight.forge.writing import ATTENTION
 from small_torch import small_model
 from twins import write_twin
 
@@ -75,6 +76,11 @@ def test_more_time_is_expected_to_bring_more_acceptance() -> None:
         assert expected_acceptance(kind, 60, 270_000_000) == expected_acceptance(kind, 30)
 
 
+def test_a_recipe_is_expected_to_bring_what_its_training_does() -> None:
+    assert usual_minutes(replace(RECIPE.training, n_tokens=2_800_000)) == pytest.approx(60.0)
+    assert usual_minutes(replace(RECIPE.training, n_tokens=28_000)) == pytest.approx(0.6)
+
+
 def test_verifies_are_priced_in_plain_steps() -> None:
     costs = StepCosts((100, 2000), (1, 2, 4, 8, 16), ((1.0, 1.5, 2.0, 3.0, 5.0), (1.0, 1.5, 2.0, 3.0, 5.0)))
     assert verify_costs(costs)[:4] == (1.0, 1.5, 1.75, 2.0)
@@ -86,6 +92,21 @@ def test_a_large_cache_takes_fewer_chats_at_once() -> None:
     config: Any = target.config
     config.num_hidden_layers, config.num_key_value_heads, config.head_dim = 4000, 64, 128
     assert 1 <= rows_together(target, ChatPlan()) < 128
+
+
+def test_chats_are_written_together_only_as_many_as_their_time_allows() -> None:
+    target, seconds = small_model("llama", attention=ATTENTION), iter(range(10_000))
+    chats = ChatPlan(longest_question=20, longest_answer=80)
+
+    def clock() -> float:
+        return float(next(seconds))  # each step takes a second, so these chats take 100
+
+    def together(allowed: float, *, goes_on: bool = True) -> int | None:
+        return rows_in_time(target, chats, allowed, lambda: goes_on, clock)
+
+    assert together(100.0) == 128
+    assert together(99.0) == 16
+    assert together(99.0, goes_on=False) is None
 
 
 def test_a_gpu_without_room_for_target_and_draft_model_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,13 +1,25 @@
 """A run's training: when it ends early, and what a kill between two files leaves."""
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 import torch
 
-from draftlight.forge.distill import keep
+from draftlight.engine.cancel import CancelToken
+from draftlight.forge import training
+from draftlight.forge.distill import Distillation, keep
+from draftlight.forge.judging import Judge
+from draftlight.forge.recipe import Kind, Recipe, Shape
+from draftlight.forge.reports import AcceptanceMeasured, Outlook
+from draftlight.forge.request import ForgeRequest
+from draftlight.forge.run_folder import Plan, RunFolder
+from draftlight.forge.student import begin
 from draftlight.forge.training import in_vain
+from draftlight.forge.workshop import Workshop
 from small_disk import small_disk
+from small_torch import chats_of, small_model
 
 
 def test_a_plateau_ends_no_training() -> None:
@@ -22,6 +34,25 @@ def test_a_training_that_gets_worse_for_most_of_its_looks_ends() -> None:
     looks = [0.2, 0.3, *(0.29 - 0.01 * n for n in range(10))]
     assert not in_vain(looks[:9], 12)
     assert in_vain(looks[:10], 12)
+
+
+def test_a_look_is_kept_before_the_place_to_go_on_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    written: list[str] = []
+    monkeypatch.setattr(training, "looked", lambda _, n_seen, *__: AcceptanceMeasured(n_seen, 0.3, 1.3))
+    monkeypatch.setattr(training, "keep", lambda file, _: written.append(file.name))
+    monkeypatch.setattr(Distillation, "save", lambda _, file: written.append(file.name))
+    monkeypatch.setattr(RunFolder, "keep_looks", lambda *_: written.append("looks.json"))
+    target = small_model("llama")
+    plan = Plan(Recipe(Shape(Kind.PRUNED, layers=(0,))), Outlook("", (1.0,), 0.1, 0.3), 10, "float32")
+    draft = begin(target, plan.recipe.shape, 1)
+    learned = Distillation(draft, chats_of(8), replace(plan.recipe.training, n_tokens=1_000, batch_tokens=100), 1)
+    asked = ForgeRequest(tmp_path / "target.gguf", tmp_path, tmp_path / "out.gguf")
+    shop = Workshop(asked, lambda _: None, lambda: True, CancelToken(), lambda: 0.0)
+    judge = Judge(cast("Any", None), (), (1.0,), lambda: True)
+    course = training._Course(shop, learned, draft, judge, plan)
+    next(learned.steps())
+    course.note(1.0)
+    assert written == ["best.pt", "looks.json", "checkpoint.pt"], "else a kill in between would lose the look"
 
 
 def test_a_full_disk_is_told_as_such_and_leaves_what_was_there_before(tmp_path: Path) -> None:

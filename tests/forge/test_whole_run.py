@@ -55,6 +55,7 @@ def quiet_child(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def request(target: Path, tmp_path: Path, recipe: Recipe = TOY) -> ForgeRequest:
+    tmp_path.mkdir(exist_ok=True)
     file = tmp_path / "toy.toml"
     file.write_text(as_toml(recipe))
     asked = request_for(target, minutes=2.0, out=tmp_path / "toy-draft.gguf", recipe=file)
@@ -112,6 +113,12 @@ def test_a_toy_run_makes_a_draft_model_that_is_accepted_more_and_more_and_a_kill
     again = replace(asked, folder=tmp_path / "again", out=tmp_path / "again-draft.gguf")
     killed_at(again, ChatsWritten)
     killed_at(again, AcceptanceMeasured)
+    other = replace(TOY, shape=Shape(Kind.PRUNED, layers=(1,)))
+    looking = replace(request(target, tmp_path / "other", other), folder=again.folder, only_outlook=True)
+    outlooks = [report for report in reports(looking) if isinstance(report, Outlook)]
+    assert [each.shape for each in outlooks] == [other.shape.label], "not that of the run that was begun"
+    assert asked.recipe is not None
+    asked.recipe.unlink()  # the run has its own by now
     assert not again.out.exists()
     again.out.write_bytes(b"somebody else's")
     told, second = whole_run(again)

@@ -29,9 +29,10 @@ from draftlight.forge.conditions import (
     tuned_bytes,
 )
 from draftlight.forge.lock import only_run
-from draftlight.forge.recipe import read_recipe
+from draftlight.forge.recipe import Recipe, read_recipe
 from draftlight.forge.reports import Failed, Forged, Outlook, Report, StageBegun, Tuned, from_line
 from draftlight.forge.request import ForgeRequest, as_argument, note, unfinished
+from draftlight.forge.run_folder import RunFolder
 from draftlight.library.gguf import read_header
 
 _log = logging.getLogger("draftlight.forge.client")
@@ -124,7 +125,7 @@ def forge(
     later as ForgeFailed. Raises ForgeBroken for a bug of the child's.
     """
     with only_run(request.folder) as lock:
-        if request.tune or ((request.folder / "done").exists() and not request.only_outlook):
+        if request.tune or (request.folder / "done").exists():
             _delete(request.folder)
         is_whole = not (request.only_outlook or request.tune)
         if is_whole:
@@ -166,7 +167,7 @@ def _require(request: ForgeRequest, low_battery: Callable[[], bool]) -> None:
     require_packages()
     if low_battery():
         raise UserError("The battery is nearly empty.", "Plug the machine in: making a draft model takes long.")
-    recipe = None if request.recipe is None else read_recipe(request.recipe)
+    recipe = _recipe(request)
     if tuned is not None:
         require_room({request.folder: tuned_bytes(tuned), request.out.parent: tuned_bytes(tuned)})
     elif not request.only_outlook:
@@ -175,6 +176,14 @@ def _require(request: ForgeRequest, low_battery: Callable[[], bool]) -> None:
         require_room({request.folder: needed, request.out.parent: out_bytes(header)})
     paths.make_folder(request.folder)
     paths.make_folder(request.out.parent)
+
+
+def _recipe(request: ForgeRequest) -> Recipe | None:
+    """Return what decides instead of minutes and size: the run's own recipe, once it has a plan. Raises UserError."""
+    if request.recipe is None:
+        return None
+    plan = None if request.only_outlook else RunFolder(request.folder).plan()
+    return read_recipe(request.recipe) if plan is None else plan.recipe
 
 
 class _Run:

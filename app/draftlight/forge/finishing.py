@@ -58,7 +58,7 @@ def _measured(shop: Workshop, best: Judged, judge: Judge) -> Interval | None:
     seconds = bench_seconds(shop.request.minutes)
     asked = judge.held_out[:_N_BENCH]
     try:
-        measured = measured_speed_up(shop.request.target, best.path, asked, seconds, shop.cancel)
+        measured = measured_speed_up(shop, best.path, asked, seconds)
     except UserError as error:
         shop.folder.log(not_measured=str(error))
         measured = None
@@ -80,7 +80,7 @@ def _card(shop: Workshop, best: Judged, plan: Plan, n_places: int) -> Card:
         expected=best.expected,
         best_k=best.best_k,
         logit_difference=best.logit_difference,
-        minutes=shop.folder.seconds_spent() / 60.0,
+        minutes=shop.spent / 60.0,
         n_chat_tokens=plan.recipe.chats.n_tokens,
         n_trained_tokens=max(shop.folder.looks(), key=lambda look: look.acceptance).n_tokens,
         recipe=plan.recipe,

@@ -13,14 +13,13 @@ from draftlight.bench.intervals import Interval
 from draftlight.bench.measurement import Caches, EngineArm, EngineSetup
 from draftlight.bench.prompts import WrittenPrompt
 from draftlight.bench.runner import Plan, run
-from draftlight.engine.cancel import CancelToken
 from draftlight.engine.events import ModelLoading
 from draftlight.engine.sampling import SamplingParams
 from draftlight.forge.acceptance import HeldOut, agreement, block_efficiency
 from draftlight.forge.export import write_draft
 from draftlight.forge.prospects import drafted_token_cost
 from draftlight.forge.teacher import parity
-from draftlight.forge.workshop import needed
+from draftlight.forge.workshop import Workshop, needed
 from draftlight.llama import loader
 from draftlight.llama.backend import LlamaModel, ModelOptions
 from draftlight.settings import PairSettings
@@ -80,14 +79,13 @@ def opened(path: Path, n_threads: int) -> Iterator[LlamaModel]:
         draft.close()
 
 
-def measured_speed_up(
-    target: Path, draft: Path, held_out: Sequence[HeldOut], seconds: float, cancel: CancelToken
-) -> Interval | None:
+def measured_speed_up(shop: Workshop, draft: Path, held_out: Sequence[HeldOut], seconds: float) -> Interval | None:
     """Return AUTO's speed-up over plain decoding with this draft model alone, by `bench`; None after a cancel.
 
-    Where nothing was measured in the time, the cancel included, there is None.
+    Where nothing was measured in the time, the cancel included, there is None. A pause waits between answers.
     """
-    for step in loader.load(PairSettings(target, draft), cancel):
+    for step in loader.load(PairSettings(shop.request.target, draft), shop.cancel):
+        shop.go_on()
         if isinstance(step, ModelLoading):
             continue
         try:
@@ -96,9 +94,15 @@ def measured_speed_up(
             setup = EngineSetup(decoder, SamplingParams(0.0), None, decoder.facts, Caches(decoder, warm=False))
             prompts = tuple(WrittenPrompt(str(n), "held out", each.prompt) for n, each in enumerate(held_out))
             plan = Plan(prompts, max_tokens=max(len(each.answer) for each in held_out), seed=1, seconds=seconds)
-            results = run(plan, [EngineArm(arm, setup) for arm in arms], cancel, lambda _: None)
+            measured = [EngineArm(arm, setup) for arm in arms]
+            results = run(plan, measured, shop.cancel, lambda _: _waited(shop), clock=shop.clock)
             found = figures(results, [arm.name for arm in arms], frozenset(), greedy=True)
             return next((arm.ratio for arm in found.arms if arm.name == _ARM), None)
         finally:
             step.close()
     return None
+
+
+def _waited(shop: Workshop) -> None:
+    """Wait while the run is paused. A stop is seen by the cancel that goes with it."""
+    shop.go_on()

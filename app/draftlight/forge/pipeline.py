@@ -5,7 +5,7 @@ ends as it would have.
 """
 
 import math
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import torch
 from transformers import PreTrainedModel
@@ -22,7 +22,7 @@ from draftlight.forge.finishing import bench_seconds, finish
 from draftlight.forge.judging import Judge
 from draftlight.forge.labels import labelled_by
 from draftlight.forge.openers import known_languages, read_openers
-from draftlight.forge.prospects import Prospector, shapes_for, verify_costs
+from draftlight.forge.prospects import Prospector, shapes_for, usual_minutes, verify_costs
 from draftlight.forge.recipe import ChatPlan, HeldOutPlan, Recipe, Shape, read_recipe
 from draftlight.forge.reports import ChatsWritten, Outlook, Stage, StageBegun
 from draftlight.forge.run_folder import Plan, Prospect
@@ -46,6 +46,7 @@ _LEAST_CONTEXT = 1024
 _FEWEST_HELD_OUT = 4
 _OPENERS = "forge/openers.toml"
 _HELD_OUT_SHARE = 0.05  # of the run's time, for the target's own answers
+_SHARD_SHARE = 0.15  # of the run's time, for chats that are written together: they are whole or lost
 _LOADED_SECONDS = 90.0  # that the finished pair's own preflight takes before `bench`
 _LOOKS_TO_JUDGE = 7  # that judging both quantisations takes as long as
 
@@ -65,12 +66,11 @@ def run(shop: Workshop) -> None:
         if request.only_outlook:
             return
         with shop.stage(Stage.CHATS, f"{request.target.name} writes chats with itself to learn from"):
-            began = shop.clock()
             held_out = _held_out(shop, target)
             looking, judge = (  # what chooses the best must not say how good it is
                 Judge(target, half, outlook.verify_costs, shop.go_on) for half in (held_out[::2], held_out[1::2])
             )
-            plan = folder.plan() or _plan(shop, teacher, looking, (shape, outlook), began)
+            plan = folder.plan() or _plan(shop, teacher, looking, (shape, outlook))
             _write_chats(shop, teacher, target, plan)
         with shop.stage(Stage.TRAINING, f"Training the draft model: {plan.recipe.shape.label}"):
             student = moved(begin(teacher, plan.recipe.shape, plan.recipe.seed), teacher.device)
@@ -127,9 +127,11 @@ def _teacher(shop: Workshop, target: LlamaModel) -> PreTrainedModel:
 def _outlook(shop: Workshop, teacher: PreTrainedModel, target: LlamaModel) -> tuple[Shape, Outlook]:
     request, folder = shop.request, shop.folder
     planned = folder.plan()
-    if planned is not None:
+    if planned is not None and not request.only_outlook:
         return planned.recipe.shape, planned.outlook
-    asked = f"{request.recipe or request.size}, {request.minutes:g} minutes"
+    recipe = None if request.recipe is None else read_recipe(request.recipe)
+    minutes = request.minutes if recipe is None else usual_minutes(recipe.training)
+    asked = f"{request.recipe or request.size}, {minutes:g} minutes"
     known = folder.prospect()
     if known is not None and known.asked == asked:
         return known.shape, known.outlook
@@ -140,11 +142,11 @@ def _outlook(shop: Workshop, teacher: PreTrainedModel, target: LlamaModel) -> tu
         else:
             shop.tell(StageBegun(Stage.OUTLOOK, step.sentence))
     costs = verify_costs(needed(report).target.costs)
-    shapes = shapes_for(teacher, request.size) if request.recipe is None else [read_recipe(request.recipe).shape]
+    shapes = shapes_for(teacher, request.size) if recipe is None else [recipe.shape]
     if not shapes:
         raise UserError(f"{request.target.name} is too small for a draft model of its own.", "Choose a larger target.")
     prospector = Prospector(teacher, target, request.target, folder.trial, costs)
-    shape, outlook = needed(prospector.best(shapes, request.minutes, shop.go_on))
+    shape, outlook = needed(prospector.best(shapes, minutes, shop.go_on))
     folder.keep_prospect(Prospect(asked, shape, outlook, _name(teacher.dtype)))
     return shape, outlook
 
@@ -174,11 +176,8 @@ def _held_out(shop: Workshop, target: LlamaModel) -> list[HeldOut]:
     return found
 
 
-def _plan(shop: Workshop, teacher: PreTrainedModel, looking: Judge, found: tuple[Shape, Outlook], began: float) -> Plan:
-    """Decide for good how many chats, how much training and how many looks, by what each takes and what is left.
-
-    `began` is when this part of the run did.
-    """
+def _plan(shop: Workshop, teacher: PreTrainedModel, looking: Judge, found: tuple[Shape, Outlook]) -> Plan:
+    """Decide for good how many chats, how much training and how many looks, by what each takes and what is left."""
     request, (shape, outlook) = shop.request, found
     if request.recipe is not None:
         recipe = read_recipe(request.recipe)
@@ -186,6 +185,10 @@ def _plan(shop: Workshop, teacher: PreTrainedModel, looking: Judge, found: tuple
         chats = ChatPlan(
             n_together=planning.rows_together(teacher, ChatPlan()),
             languages=planning.languages(request.target, known_languages(paths.asset(_OPENERS))),
+        )
+        in_time = _SHARD_SHARE * 60.0 * request.minutes
+        chats = replace(
+            chats, n_together=needed(planning.rows_in_time(teacher, chats, in_time, shop.go_on, shop.clock))
         )
         recipe = Recipe(shape, chats, planning.training_for(shape.kind))
         shop.tell(StageBegun(Stage.CHATS, f"{request.target.name} writes its first chats, to see how long they take"))
@@ -197,8 +200,7 @@ def _plan(shop: Workshop, teacher: PreTrainedModel, looking: Judge, found: tuple
             teacher, recipe, first, lambda student: looked(student, 0, looking, shop.folder.trial), shop.clock
         )
         end = bench_seconds(request.minutes) + _LOADED_SECONDS + _LOOKS_TO_JUDGE * look
-        spent = shop.folder.seconds_spent() + shop.clock() - began
-        budget = planning.Budget(60.0 * request.minutes, spent, end, chat, step, look)
+        budget = planning.Budget(60.0 * request.minutes, shop.spent, end, chat, step, look)
         recipe = planning.sized(recipe, first.n_answer_tokens, budget)
     plan = planning.whole(recipe, outlook, _name(teacher.dtype))
     shop.folder.keep_plan(plan)
@@ -223,6 +225,7 @@ def _write_chats(shop: Workshop, teacher: PreTrainedModel, target: LlamaModel, p
         if plan.recipe.chats.quantised_labels:
             chats = needed(labelled_by(target, chats, plan.recipe.chats.n_labels, shop.go_on))
         shards.keep(shards.n_whole(), chats)
+        shop.note_spent()
         progress.add(chats.n_answer_tokens, _text(target, chats.tokens[: chats.starts[1]].tolist()))
 
 

@@ -1,8 +1,10 @@
 """How large a run is made for its time: how much this computer writes and trains in a second, and in which numbers."""
 
+import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ from draftlight.forge.reports import Outlook
 from draftlight.forge.run_folder import Plan
 from draftlight.forge.student import begin
 from draftlight.forge.torch_model import head_width, moved
+from draftlight.forge.writing import Manner, write
 from draftlight.library.gguf import read_header
 
 _CHATS_SHARE = 0.6  # of the time that is left for chats and training
@@ -31,6 +34,8 @@ _MOST_TOGETHER = 128
 _FASTER = 1.3  # times that half precision must be faster to be worth its rounding
 _PRODUCT = 1024
 _TRIED_STEPS = 4
+_TRIED_PROMPT = 32
+_FEWEST_TOGETHER = 16
 
 
 def device(n_bytes: int) -> torch.device:
@@ -68,6 +73,31 @@ def rows_together(teacher: PreTrainedModel, chats: ChatPlan) -> int:
     while n > 1 and n > fitting:
         n //= 2
     return n
+
+
+def rows_in_time(
+    teacher: PreTrainedModel, chats: ChatPlan, seconds: float, go_on: Callable[[], bool], clock: Callable[[], float]
+) -> int | None:
+    """Return how many of these chats to write at once so that they take no longer than that, by a few steps of some.
+
+    At least 16: fewer hardly take less time. None as soon as `go_on` says no.
+    """
+    together = chats.n_together
+    while together > _FEWEST_TOGETHER:
+        moments: list[float] = []
+
+        def stepped(moments: list[float] = moments) -> bool:
+            moments.append(clock())
+            return go_on()
+
+        manner = Manner(_TRIED_STEPS, frozenset(), n_labels=chats.n_labels)
+        if write(teacher, [[0] * _TRIED_PROMPT] * together, [chats.temperature] * together, manner, 0, stepped) is None:
+            return None
+        step = statistics.median(after - before for before, after in pairwise(moments[1:]))
+        if step * (chats.longest_question + chats.longest_answer) <= seconds:
+            break
+        together //= 2
+    return together
 
 
 def languages(target: Path, known: Sequence[str]) -> tuple[str, ...]:

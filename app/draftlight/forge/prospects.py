@@ -12,7 +12,7 @@ from transformers import PreTrainedModel
 from draftlight.engine.costs import StepCosts
 from draftlight.engine.model import LanguageModel
 from draftlight.forge.export import write_draft
-from draftlight.forge.recipe import Kind, Shape
+from draftlight.forge.recipe import Kind, Shape, TrainingPlan
 from draftlight.forge.reports import Outlook
 from draftlight.forge.student import begin
 from draftlight.forge.torch_model import head_width
@@ -23,6 +23,7 @@ CONTEXT = 600  # tokens, at which costs are compared: a chat's usual length
 _TIMED = 60  # passes of each model
 _WARM_UP = 8
 _CHUNK = 100
+_TRAINED_IN_AN_HOUR = 2_800_000  # answer tokens, where the acceptances below were measured
 _MEASURED_WITH = 135_000_000  # parameters of the target below
 # Acceptance per place on the benchmark's own questions after so many minutes on two cores. Measured with the starter
 # target, narrow: 20 and 60 minutes. At 20 a pruned one had 1.22 times that; all other points are extrapolated.
@@ -61,6 +62,11 @@ def expected_acceptance(kind: Kind, minutes: float, n_parameters: int = _MEASURE
         if minutes <= x1:
             return y0 + (y1 - y0) * (minutes - x0) / (x1 - x0)
     return points[-1][1]
+
+
+def usual_minutes(training: TrainingPlan) -> float:
+    """Return the minutes in which so much is trained, with the chats for it, on what `_REACHED` was measured on."""
+    return 60.0 * training.n_tokens / _TRAINED_IN_AN_HOUR
 
 
 def verify_costs(costs: StepCosts) -> tuple[float, ...]:

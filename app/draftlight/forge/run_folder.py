@@ -5,7 +5,7 @@ import os
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -42,6 +42,7 @@ _PROSPECT = TypeAdapter(Prospect)
 _PATH = TypeAdapter(Path)
 _LOOKS = TypeAdapter(list[AcceptanceMeasured])
 _HELD_OUT = TypeAdapter(list[HeldOut])
+_SECONDS = TypeAdapter(float)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,13 +128,13 @@ class RunFolder:
         with (self.folder / "log.jsonl").open("a", encoding="utf-8") as file:
             file.write(json.dumps(line) + "\n")
 
-    def seconds_spent(self) -> float:
-        """Return the seconds that earlier parts of this run took, by its log."""
-        try:
-            lines = (self.folder / "log.jsonl").read_text("utf-8").splitlines()
-        except FileNotFoundError:
-            return 0.0
-        return sum(float(_value(line).get("seconds", 0.0)) for line in lines)
+    def keep_spent(self, seconds: float) -> None:
+        """Raises OSError."""
+        self._write("spent.json", _SECONDS.dump_json(seconds))
+
+    def spent(self) -> float:
+        """Return the seconds that this run has taken so far, pauses left out; what a kill cut off is not in it."""
+        return self._read("spent.json", _SECONDS) or 0.0
 
     def _write(self, name: str, content: bytes) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -156,12 +157,3 @@ class RunFolder:
                 f"The run in {self.folder} was begun by another version of the program, or is damaged.",
                 "Start over: what it has done cannot be gone on with.",
             ) from error
-
-
-def _value(line: str) -> dict[str, Any]:
-    """Return a line's value; the last one may have been cut short by a kill."""
-    try:
-        value = json.loads(line)
-    except ValueError:
-        return {}
-    return value if isinstance(value, dict) else {}

@@ -122,6 +122,7 @@ class _Course:
     def _save(self) -> None:
         began = self._shop.clock()
         self._training.save(self._shop.folder.checkpoint)
+        self._shop.note_spent()
         self._saved = self._shop.clock()
         self._save_every = max(_SAVE_SECONDS, _SAVING_SHARE * (self._saved - began))
 

@@ -28,7 +28,7 @@ def needed(value: _Value | None) -> _Value:
 class Workshop:
     """What a run works with. `go_on` waits while the run is paused, and says no once it is to stop.
 
-    `clock` counts seconds, those of a pause left out.
+    `clock` counts seconds, those of a pause left out. Looking at what is possible is not counted as the run's time.
     """
 
     request: ForgeRequest
@@ -37,10 +37,22 @@ class Workshop:
     cancel: CancelToken
     clock: Callable[[], float]
     folder: RunFolder = field(init=False)
+    _began: float = field(init=False)  # by the clock, as if the run had been at work all the time
 
     def __post_init__(self) -> None:
-        """Name the run's folder."""
+        """Name the run's folder, and take up the time where an earlier part of the run has left it."""
         object.__setattr__(self, "folder", RunFolder(self.request.folder))
+        object.__setattr__(self, "_began", self.clock() - self.folder.spent())
+
+    @property
+    def spent(self) -> float:
+        """Seconds that the run has taken up to now."""
+        return self.clock() - self._began
+
+    def note_spent(self) -> None:
+        """Note them, so that a kill loses no more than what comes after. Raises OSError."""
+        if not self.request.only_outlook:
+            self.folder.keep_spent(self.spent)
 
     @contextmanager
     def stage(self, stage: Stage, sentence: str) -> Iterator[None]:
@@ -51,3 +63,4 @@ class Workshop:
             yield
         finally:
             self.folder.log(stage=str(stage), seconds=round(self.clock() - started, 1))
+            self.note_spent()

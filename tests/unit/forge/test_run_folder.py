@@ -1,14 +1,18 @@
 """A run's folder: what was decided comes back, and what cannot be read is told."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from draftlight.engine.cancel import CancelToken
 from draftlight.errors import UserError
 from draftlight.forge.acceptance import HeldOut
 from draftlight.forge.recipe import Kind, Recipe, Shape
-from draftlight.forge.reports import AcceptanceMeasured, Outlook
+from draftlight.forge.reports import AcceptanceMeasured, Outlook, Stage
+from draftlight.forge.request import ForgeRequest
 from draftlight.forge.run_folder import Plan, Prospect, RunFolder
+from draftlight.forge.workshop import Workshop
 
 OUTLOOK = Outlook("2 layers, 128 wide", (1.0, 1.2, 1.4), 0.1, 0.3)
 SHAPE = Shape(Kind.NARROW, n_layers=2, width=128)
@@ -34,15 +38,29 @@ def test_what_was_decided_comes_back(tmp_path: Path) -> None:
     assert folder.looks() == looks
 
 
-def test_the_time_spent_is_the_sum_of_all_parts_and_a_line_cut_short_does_not_count(tmp_path: Path) -> None:
-    folder = RunFolder(tmp_path)
-    assert folder.seconds_spent() == 0.0
-    folder.log(stage="chats", seconds=12.5)
-    folder.log(acceptance=0.3)
-    folder.log(stage="training", seconds=30)
-    with (tmp_path / "log.jsonl").open("a", encoding="utf-8") as file:
-        file.write('{"stage": "training", "seconds": 9')
-    assert folder.seconds_spent() == 42.5
+def test_the_time_of_all_parts_of_a_run_counts_up_to_what_a_kill_cut_off(tmp_path: Path) -> None:
+    seconds = 100.0
+
+    def shop(*, only_outlook: bool = False) -> Workshop:
+        asked = ForgeRequest(tmp_path / "target.gguf", tmp_path / "run", tmp_path / "out.gguf")
+        asked = replace(asked, only_outlook=only_outlook)
+        return Workshop(asked, lambda _: None, lambda: True, CancelToken(), lambda: seconds)
+
+    first = shop()
+    (tmp_path / "run").mkdir()
+    with first.stage(Stage.LOADING, "Loading"):
+        seconds += 40.0
+    seconds += 20.0
+    first.note_spent()
+    seconds += 3.0
+    assert first.spent == 63.0
+    seconds += 1_000.0  # killed, and gone on with later
+    looking = shop(only_outlook=True)
+    with looking.stage(Stage.OUTLOOK, "Measuring"):
+        seconds += 30.0
+    second = shop()
+    seconds += 5.0
+    assert second.spent == 65.0
 
 
 def test_a_run_of_another_version_is_told_in_a_sentence(tmp_path: Path) -> None:
