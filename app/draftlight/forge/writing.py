@@ -174,8 +174,10 @@ class _Batch:
     def step(self) -> None:
         """Write one more token of each text."""
         logits = self._forward(self._next).float()
-        self._keep_labels(logits)
-        tokens = self._choose(logits)
+        n_largest = min(max(self._manner.top_k, self._manner.n_labels), logits.shape[-1])
+        largest, ids = logits.topk(n_largest)  # one search for both, which is a good part of what is not a product
+        self._keep_labels(largest, ids, logits.logsumexp(-1, keepdim=True))
+        tokens = self._choose(largest[:, : self._manner.top_k], ids)
         for row, token, writing in zip(self._rows.tolist(), tokens.tolist(), self._writing.tolist(), strict=True):
             if writing:
                 self._tokens[row].append(token)
@@ -223,17 +225,16 @@ class _Batch:
         mask = torch.zeros(seen.shape, dtype=self._model.dtype, device=self._device)
         return mask.masked_fill_(~seen, _NEVER)[:, None]
 
-    def _keep_labels(self, logits: torch.Tensor) -> None:
-        largest, ids = logits.topk(self._manner.n_labels)
-        logprobs = (largest - logits.logsumexp(-1, keepdim=True)).to(torch.float16).cpu().numpy()
-        likeliest = ids.to(torch.int32).cpu().numpy()
+    def _keep_labels(self, largest: torch.Tensor, ids: torch.Tensor, total: torch.Tensor) -> None:
+        n = self._manner.n_labels
+        logprobs = (largest[:, :n] - total).to(torch.float16).cpu().numpy()
+        likeliest = ids[:, :n].to(torch.int32).cpu().numpy()
         for place, (row, writing) in enumerate(zip(self._rows.tolist(), self._writing.tolist(), strict=True)):
             if writing:
                 self._labels[row].append((likeliest[place], logprobs[place]))
 
-    def _choose(self, logits: torch.Tensor) -> torch.Tensor:
-        """Draw from the cut law by adding Gumbel noise, the greedy rows excepted."""
-        largest, ids = logits.topk(min(self._manner.top_k, logits.shape[-1]))
+    def _choose(self, largest: torch.Tensor, ids: torch.Tensor) -> torch.Tensor:
+        """Draw from the law, cut to these logits, by adding Gumbel noise, the greedy rows excepted."""
         uniform = torch.rand(largest.shape, generator=self._random, device=self._device).clamp_(1e-10, 1 - 1e-7)
         noise = -torch.log(-torch.log(uniform))
         scores = largest / self._temperatures[:, None].clamp(min=1e-6) + noise
