@@ -5,13 +5,16 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import psutil
 import pytest
 import torch
 
 from draftlight.engine.cancel import CancelToken
 from draftlight.errors import UserError
+from draftlight.forge.chats import Shards
 from draftlight.forge.client import Control, forge
+from draftlight.forge.labels import labelled_by
 from draftlight.forge.recipe import ChatPlan, HeldOutPlan, Kind, Recipe, Shape, TrainingPlan, as_toml
 from draftlight.forge.reports import (
     AcceptanceMeasured,
@@ -28,6 +31,7 @@ from draftlight.forge.run_folder import RunFolder
 from draftlight.library.gguf import read_header
 from draftlight.library.pairing import check_pair
 from draftlight.library.scanner import list_models
+from draftlight.llama.backend import LlamaModel, ModelOptions
 from findings import note
 from twins import write_twin
 
@@ -130,11 +134,16 @@ def test_a_toy_run_makes_a_draft_model_that_is_accepted_more_and_more_and_a_kill
 
 
 def test_a_stopped_run_keeps_what_it_has_and_lists_nothing(target: Path, tmp_path: Path) -> None:
-    asked = request(target, tmp_path)
+    asked = request(target, tmp_path, replace(TOY, chats=replace(TOY.chats, quantised_labels=True)))
     cancel, folder = CancelToken(), RunFolder(asked.folder)
     for report in forge(asked, cancel, Control(), low_battery=lambda: False):
         if isinstance(report, StageBegun) and report.stage is Stage.TRAINING:
             cancel.cancel()
+    chats = Shards(folder.chats).read(0)
+    with LlamaModel(target, ModelOptions(n_ctx=2048, n_threads=1)) as model:
+        again = labelled_by(model, chats, TOY.chats.n_labels, lambda: True)
+    assert again is not None
+    assert np.array_equal(again.label_ids[:, 0], chats.label_ids[:, 0]), "the labels are those of the file"
     n_steps, n_seen, *_ = torch.load(folder.checkpoint, weights_only=True)["at"]
     assert n_steps >= 1
     assert n_seen < TOY.training.n_tokens // TOY.held_out.n_looks, "a look would have saved, too"
