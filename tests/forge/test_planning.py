@@ -63,7 +63,7 @@ def test_shapes_fit_the_target() -> None:
     config.num_hidden_layers, config.hidden_size, config.num_attention_heads, config.head_dim = 30, 576, 9, 64
     assert shapes_for(target, "auto") == [
         Shape(Kind.PRUNED, layers=(0, 1, 28, 29)),
-        Shape(Kind.NARROW, n_layers=4, width=256),
+        Shape(Kind.NARROW, n_layers=3, width=256),
     ]
 
 
@@ -72,7 +72,7 @@ def test_more_time_is_expected_to_bring_more_acceptance() -> None:
         expected = [expected_acceptance(kind, minutes) for minutes in (0, 5, 10, 30, 60, 120, 240, 1000)]
         assert expected == sorted(expected)
         assert expected[0] == 0.0
-        assert expected[-1] < 0.6
+        assert expected[-1] < 0.7
         assert expected_acceptance(kind, 60, 270_000_000) == expected_acceptance(kind, 30)
 
 
