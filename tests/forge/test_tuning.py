@@ -40,8 +40,13 @@ def allowed() -> None:
 
 
 @pytest.fixture
-def pair(tmp_path: Path) -> Twins:
-    return make_twins(tmp_path)
+def pair(tmp_path: Path, weights: str) -> Twins:
+    return make_twins(tmp_path, weights=weights)
+
+
+@pytest.fixture
+def weights() -> str:
+    return "Q8_0"
 
 
 def chat(target: Path, n_answers: int = 30) -> None:
@@ -66,6 +71,7 @@ def kept_files() -> list[str]:
     return [path.name for path in found if path.suffix != ".lock"]
 
 
+@pytest.mark.parametrize("weights", ["Q8_0", "Q4_0"])  # the latter is rounded in training, too
 def test_a_draft_model_tuned_on_chats_is_accepted_more_on_newer_answers_and_nothing_else_is_kept(pair: Twins) -> None:
     chat(pair.target)
     asked = tuning_request(pair.target, pair.draft)
