@@ -2,6 +2,7 @@
 
 import errno
 import io
+import queue
 import threading
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pytest
 
 from draftlight.errors import UserError
 from draftlight.forge import worker
-from draftlight.forge.reports import Failed, from_line
+from draftlight.forge.reports import Failed, Held, Report, from_line
 from draftlight.forge.request import ForgeRequest, as_argument
 from draftlight.forge.worker import FAILED, Switch
 
@@ -17,17 +18,20 @@ REQUEST = as_argument(ForgeRequest(Path("target.gguf"), Path("run"), Path("draft
 
 
 def test_a_paused_run_waits_and_a_stop_ends_it_even_then() -> None:
-    switch = Switch()
+    told: queue.SimpleQueue[Report] = queue.SimpleQueue()
+    switch = Switch(told.put)
     assert switch.go_on()
+    assert told.empty()
     switch.obey("pause")
     answers: list[bool] = []
     asking = threading.Thread(target=lambda: answers.append(switch.go_on()))
     asking.start()
-    asking.join(0.05)
+    assert told.get() == Held(waiting=True)
     assert answers == []
     switch.obey("go on")
     asking.join()
     assert answers == [True]
+    assert told.get() == Held(waiting=False)
     switch.obey("pause")
     switch.obey("stop")
     assert not switch.go_on()
@@ -37,7 +41,7 @@ def test_a_run_ends_in_a_sentence_when_the_battery_runs_low(monkeypatch: pytest.
     monkeypatch.setattr(worker, "battery_low", lambda: True)
     monkeypatch.setattr(worker, "_BATTERY_SECONDS", -1.0)
     with pytest.raises(UserError, match="battery is low"):
-        Switch().go_on()
+        Switch(lambda _: None).go_on()
 
 
 @pytest.mark.parametrize(

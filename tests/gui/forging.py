@@ -15,6 +15,7 @@ from draftlight.forge.reports import (
     AcceptanceMeasured,
     ChatsWritten,
     Forged,
+    Held,
     Outlook,
     Report,
     Stage,
@@ -46,7 +47,10 @@ IN_TRAINING = 9  # reports of LEARNING before its training is over
 
 
 class ScriptedForge:
-    """Plays reports. Before the one at `hold_at` it waits until `go_on` is set or the run is cancelled."""
+    """Plays reports. Before the one at `hold_at` it waits until `go_on` is set or the run is cancelled.
+
+    While it waits it takes notice of a pause, once `notices` is set.
+    """
 
     def __init__(
         self,
@@ -64,6 +68,7 @@ class ScriptedForge:
         self.controls: list[Control] = []
         self.holding = threading.Event()
         self.go_on = threading.Event()
+        self.notices = threading.Event()
         self.stopped = threading.Event()
 
     def __call__(self, request: ForgeRequest, cancel: CancelToken, control: Control) -> Iterator[Report]:
@@ -74,16 +79,19 @@ class ScriptedForge:
             if self.failure is None:
                 yield self.outlook
         else:
-            yield from self._make(cancel)
+            yield from self._make(cancel, control)
         if self.failure is not None and not cancel.cancelled:
             raise self.failure
 
-    def _make(self, cancel: CancelToken) -> Iterator[Report]:
+    def _make(self, cancel: CancelToken, control: Control) -> Iterator[Report]:
         for number, report in enumerate(self.reports):
             if number == self.hold_at:
                 self.holding.set()
+                waiting = False
                 while not cancel.cancelled and not self.go_on.wait(0.005):
-                    pass
+                    if self.notices.is_set() and control.paused is not waiting:
+                        waiting = control.paused
+                        yield Held(waiting)
             if cancel.cancelled:
                 self.stopped.set()
                 return

@@ -145,10 +145,17 @@ def test_a_pause_holds_the_run_up_until_it_is_to_go_on(qtbot: QtBot, forging: Ca
     begin(qtbot, made)
     made.press("Pause")
     assert made.forge.controls[-1].paused
-    assert "Paused." in words(made.window)
+    assert "It pauses once the step is done that it is in …" in words(made.window)
+    assert made.run.sentence == "Making a draft model: pausing"
+    made.forge.notices.set()
+    qtbot.waitUntil(lambda: "Paused." in words(made.window))
     assert made.run.sentence == "Making a draft model: paused"
     made.press("Go on")
     assert not made.forge.controls[-1].paused
+    assert made.run.sentence.startswith("Making a draft model: training")
+    made.press("Pause")
+    qtbot.waitUntil(lambda: "Paused." in words(made.window))
+    made.press("Go on")
     made.forge.go_on.set()
     made.until(qtbot, Phase.MADE)
 

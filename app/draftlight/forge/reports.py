@@ -159,6 +159,14 @@ class Tuned:
 
 
 @dataclass(frozen=True, slots=True)
+class Held:
+    """The run waits, because it was told to pause; with `waiting` false it goes on again."""
+
+    waiting: bool
+    event: Literal["held"] = "held"
+
+
+@dataclass(frozen=True, slots=True)
 class Failed:
     """The run ended for a reason a person can do something about; what is done so far is kept where `resumable`."""
 
@@ -168,7 +176,7 @@ class Failed:
     event: Literal["failed"] = "failed"
 
 
-Report: TypeAlias = StageBegun | Outlook | ChatsWritten | Trained | AcceptanceMeasured | Forged | Tuned | Failed
+Report: TypeAlias = StageBegun | Outlook | ChatsWritten | Trained | AcceptanceMeasured | Forged | Tuned | Held | Failed
 
 _REPORT: TypeAdapter[Report] = TypeAdapter(Annotated[Report, Field(discriminator="event")])
 

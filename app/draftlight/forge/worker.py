@@ -9,12 +9,12 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from draftlight.engine.cancel import CancelToken
 from draftlight.errors import UserError
 from draftlight.forge.conditions import battery_low
-from draftlight.forge.reports import Failed, Report, as_line
+from draftlight.forge.reports import Failed, Held, Report, as_line
 from draftlight.forge.request import ForgeRequest, from_argument
 
 FAILED = 3  # exit status after a Failed report
@@ -25,9 +25,10 @@ _OUT_OF_MEMORY = ("can't allocate memory", "out of memory", "not enough memory")
 class Switch:
     """Whether the run may go on: set by one thread, asked by another."""
 
-    def __init__(self) -> None:
-        """Start running."""
+    def __init__(self, tell: Callable[[Report], None]) -> None:
+        """Start running. A wait and its end are told with `tell`."""
         self.cancel = CancelToken()
+        self._tell = tell
         self._running = threading.Event()
         self._running.set()
         self._looked = time.monotonic()
@@ -47,8 +48,10 @@ class Switch:
         """Wait while the run is paused; return whether it goes on. Raises UserError where the battery runs low."""
         if not self._running.is_set():
             began = time.monotonic()
+            self._tell(Held(waiting=True))
             self._running.wait()
             self._waited += time.monotonic() - began
+            self._tell(Held(waiting=False))
         if time.monotonic() - self._looked > _BATTERY_SECONDS:
             self._looked = time.monotonic()
             if battery_low():
@@ -64,7 +67,7 @@ def main(argv: Sequence[str]) -> int:
     """Run, and return the exit status: 0, also where it was stopped, or 3 after a Failed report."""
     request = from_argument(argv[0])
     again = "go on with the run" if request.tune is None else "try again"
-    switch = Switch()
+    switch = Switch(_tell)
     threading.Thread(target=_listen, args=(switch,), daemon=True, name="listen").start()
     try:
         _run(request, switch)

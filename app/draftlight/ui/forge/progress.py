@@ -6,6 +6,7 @@ from draftlight.forge.reports import (
     AcceptanceMeasured,
     ChatsWritten,
     Forged,
+    Held,
     Outlook,
     Report,
     Stage,
@@ -57,6 +58,7 @@ class Progress:
         self.fraction: float | None = None
         self.seconds_left: float | None = None
         self.sample = ""
+        self.waiting = False
         self.outlook: Outlook | None = None
         self.forged: Forged | None = None
         self.tuned: Tuned | None = None
@@ -78,6 +80,8 @@ class Progress:
             _append(self.losses, report.n_tokens, report.loss)
         elif isinstance(report, AcceptanceMeasured):
             _append(self.acceptances, report.n_tokens, report.acceptance)
+        elif isinstance(report, Held):
+            self.waiting = report.waiting
         elif isinstance(report, Forged):
             self.forged = report
         elif isinstance(report, Tuned):

@@ -111,7 +111,9 @@ class ForgeRun(QObject):
         what = "Tuning the draft model" if self.tuning else "Making a draft model"
         if self.stopping:
             return f"{what}: {'stopping' if self.tuning else 'saving what is done'}"
-        return f"{what}: {'paused' if self.paused else self.progress.doing}"
+        if self.paused:
+            return f"{what}: {'paused' if self.progress.waiting else 'pausing'}"
+        return f"{what}: {self.progress.doing}"
 
     @property
     def tuning(self) -> bool:

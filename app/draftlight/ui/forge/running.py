@@ -98,7 +98,8 @@ class RunningPage(Page):
             title, ending = f"Making a draft model for {model_name(order.target)}", "Saving what is done …"
         else:
             title, ending = f"Tuning {model_name(order.tune)} on your chats", "Stopping …"
-        held = ending if stopping else "Paused." if paused else ""
+        pausing = "Paused." if progress.waiting else "It pauses once the step is done that it is in …"
+        held = ending if stopping else pausing if paused else ""
         self._title.setText(title)
         self._sentence.setText(held or progress.sentence or "Starting …")
         self._pause.setText("&Go on" if paused else "&Pause")
@@ -106,7 +107,7 @@ class RunningPage(Page):
         self._stop.setEnabled(not stopping)
         self._stages.show_stage(progress.stage, progress.names)
         self._step.setText(progress.step)
-        self._show_fraction(progress.fraction, moving=not held)
+        self._show_fraction(progress.fraction, moving=not (paused and progress.waiting))
         self._bar.setAccessibleDescription(progress.step)
         if self._sample.toPlainText() != progress.sample:
             self._sample.setPlainText(progress.sample)
