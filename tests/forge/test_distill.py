@@ -39,16 +39,19 @@ def test_the_loss_falls_and_agreement_rises() -> None:
     assert agreement() > before + 0.1
 
 
-def test_the_loss_is_the_cross_entropy_to_the_law() -> None:
+@pytest.mark.parametrize("hard_share", [0.0, 1.0])
+def test_the_loss_is_the_cross_entropy_to_the_law_and_in_the_last_share_to_its_choice(hard_share: float) -> None:
     chats = chats_of(4, labels=N_VOCAB)
     model = student()
-    training = Distillation(model, chats, PLAN, 1)
+    training = Distillation(model, chats, replace(PLAN, hard_share=hard_share), 1)
     first = next(training.steps())
     again = student()
     tokens = torch.from_numpy(chats.tokens.reshape(4, 22).astype(np.int64))
     target = small_model("llama")
     with torch.inference_mode():
-        law = target(tokens).logits[:, 1:-1].softmax(-1)
+        logits = target(tokens).logits[:, 1:-1]
+        choice = torch.nn.functional.one_hot(logits.argmax(-1), N_VOCAB)
+        law = choice if hard_share else logits.softmax(-1)
         expected = -(law * again(tokens).logits[:, 1:-1].log_softmax(-1)).sum(-1).mean().item()
     assert abs(first.loss - expected) < 0.01
 
@@ -91,7 +94,8 @@ def test_the_last_share_of_a_training_bears_being_rounded() -> None:
 
 
 def _loss_on(model: PreTrainedModel, chats: Chats) -> float:
-    training = Distillation(model, chats, replace(PLAN, learning_rate=0.0, matrix_rate=0.0, rounded_share=0.0), 1)
+    plan = replace(PLAN, learning_rate=0.0, matrix_rate=0.0, rounded_share=0.0, hard_share=0.0)
+    training = Distillation(model, chats, plan, 1)
     return float(np.mean([step.loss for step, _ in zip(training.steps(), range(8), strict=False)]))
 
 

@@ -1,4 +1,4 @@
-"""Trains a draft model to say what its target said: cross-entropy to the target's kept laws over sampled tokens.
+"""Trains a draft model to say what its target said: cross-entropy to its kept laws, and then to its choices.
 
 Where a run stands is a checkpoint on disk; from there it goes on to the same end, because all that is random follows
 from the recipe's seed and the step.
@@ -53,9 +53,9 @@ class Distillation:
         """Whether all that was planned is done."""
         return self.n_seen >= self._plan.n_tokens
 
-    @property
-    def _rounds(self) -> bool:
-        return self.n_seen >= (1.0 - self._plan.rounded_share) * self._plan.n_tokens
+    def _in_last(self, share: float) -> bool:
+        """Whether that share of the training, or less, is left."""
+        return self.n_seen >= (1.0 - share) * self._plan.n_tokens
 
     def steps(self) -> Iterator[Step]:
         """Train to the end, one batch after another."""
@@ -75,7 +75,7 @@ class Distillation:
         places = _Places(self._chats, self._label_starts, batch)
         for optimizer in self._optimizers:
             optimizer.zero_grad(set_to_none=True)
-        with rounded(self._student) if self._rounds else nullcontext():
+        with rounded(self._student) if self._in_last(self._plan.rounded_share) else nullcontext():
             with torch.autocast(self._device.type, self._dtype, enabled=self._dtype is not torch.float32):
                 loss = self._loss(places)
             loss.backward()  # type: ignore[no-untyped-call]
@@ -87,7 +87,7 @@ class Distillation:
         return Step(self.n_seen, float(loss.detach()))
 
     def _loss(self, places: "_Places") -> torch.Tensor:
-        """Cross-entropy to the target's law, both cut to the tokens among the batch's labels and to some others."""
+        """Cross-entropy to the target's law or choice, among the batch's labels and some other tokens."""
         device = self._device
         hidden = hidden_states(self._student, torch.from_numpy(places.ids).to(device), use_cache=False)
         hidden = hidden[torch.from_numpy(places.rows).to(device), torch.from_numpy(places.columns).to(device)]
@@ -100,6 +100,9 @@ class Distillation:
         weight = output_weight(self._student)[torch.from_numpy(among.astype(np.int64)).to(device)]
         logits = capped(self._student, (hidden @ weight.to(hidden.dtype).T).float())
         law = torch.softmax(logprobs, -1)
+        if self._in_last(self._plan.hard_share):
+            law = torch.zeros_like(law)
+            law[:, 0] = 1.0  # the likeliest stands first
         losses: torch.Tensor = logits.logsumexp(-1) - (law * logits.gather(-1, where)).sum(-1)
         return losses.mean()
 

@@ -62,8 +62,9 @@ class TrainingPlan:
     """How the draft model is trained. `n_tokens` are the answer tokens it sees, repeats included.
 
     Batches hold about `batch_tokens` tokens of whole chats. The loss is the cross-entropy to the target's law over its
-    `n_labels` likeliest tokens, among those of the whole batch and `n_negatives` others. `matrix_rate` is Muon's, for
-    the matrices of the layers, and 0 leaves them to AdamW like the rest; `learning_rate` is AdamW's, of which
+    `n_labels` likeliest tokens, among those of the whole batch and `n_negatives` others; for the last `hard_share` of
+    the training to its choice alone, since a draft is judged by the one token that it names. `matrix_rate` is Muon's,
+    for the matrices of the layers, and 0 leaves them to AdamW like the rest; `learning_rate` is AdamW's, of which
     embeddings have a share of `embedding_rate`; `weight_decay` is that of the matrices. For the last `rounded_share`
     of the training the model computes with its matrices rounded as a Q4_0 file stores them, and so learns to bear it.
     """
@@ -74,6 +75,7 @@ class TrainingPlan:
     learning_rate: float = 6e-3
     embedding_rate: float = 0.7
     n_negatives: int = 2048
+    hard_share: float = 0.3
     warm_up: float = 0.02
     weight_decay: float = 0.1
     rounded_share: float = 0.3

@@ -115,6 +115,7 @@ class _Tuner:
             matrix_rate=0.0,
             learning_rate=_LEARNING_RATE,
             weight_decay=0.01,
+            hard_share=0.0,  # of few answers the laws teach more than the choices
             rounded_share=1.0 if self._quantisation == "Q4_0" else 0.0,
         )
         training = Distillation(student, chats, plan, _SEED, planning.fastest_dtype(student.device))
