@@ -137,7 +137,7 @@ def _open_window(arguments: Arguments) -> int:
     from draftlight.chat.service import ChatService  # noqa: PLC0415 - see _run_command
     from draftlight.forge.client import forge  # noqa: PLC0415 - see _run_command
     from draftlight.library.scanner import list_models  # noqa: PLC0415 - see _run_command
-    from draftlight.settings import PairSettings, load_settings, save_settings  # noqa: PLC0415 - see _run_command
+    from draftlight.settings import PairSettings, SettingsWriter, load_settings  # noqa: PLC0415 - see _run_command
 
     try:
         import PySide6.QtWidgets  # noqa: F401, PLC0415 - only a window needs Qt, and its system libraries may be missing
@@ -158,7 +158,7 @@ def _open_window(arguments: Arguments) -> int:
         service=ChatService(_open_store, load_pair),
         open_store=_open_store,
         settings=settings,
-        save_settings=lambda changed: save_settings(changed, paths.settings_file()),
+        save_settings=SettingsWriter(paths.settings_file(), remembered.settings).save,
         list_models=lambda: list_models(paths.models_dirs()),
         forge=forge,
         default_pair=starter if starter.target.is_file() else None,

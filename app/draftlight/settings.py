@@ -187,15 +187,20 @@ def load_settings(file: Path) -> LoadedSettings:
         return LoadedSettings(Settings(), (_moved_notice(file),))
 
 
-def save_settings(settings: Settings, file: Path) -> None:
+def save_settings(settings: Settings, file: Path, since: Settings | None = None) -> None:
     """Write the settings; keys of the file that this version does not know stay. Raises UserError.
 
+    With `since` only what differs from that is written: the rest may have been changed by another process meanwhile.
     The new file replaces the old one in one step, so that a crash leaves one of the two, whole.
     """
+    before = {} if since is None else since.model_dump()
+    changed = {key: value for key, value in settings.model_dump().items() if key not in before or value != before[key]}
+    if not changed:
+        return
     file = file.resolve()  # a link to a file kept elsewhere stays a link
     make_folder(file.parent)
     try:
-        _replace(file, tomli_w.dumps(_merged(_known(file), settings.model_dump())).encode())
+        _replace(file, tomli_w.dumps(_merged(_known(file), changed)).encode())
     except UnicodeEncodeError as error:
         raise UserError(
             f"The settings cannot be saved: {error.object[:80]!r} is not proper text.", "Rename that file or folder."
@@ -205,6 +210,20 @@ def save_settings(settings: Settings, file: Path) -> None:
         raise UserError(
             f"The settings cannot be saved in {file}: {reason}.", "Free some space, or allow writing there."
         ) from error
+
+
+class SettingsWriter:
+    """Saves one window's settings, of them only what it has changed: other processes write the file, too."""
+
+    def __init__(self, file: Path, saved: Settings) -> None:
+        """Start from what was read from the file."""
+        self._file = file
+        self._saved = saved
+
+    def save(self, settings: Settings) -> None:
+        """Raises UserError."""
+        save_settings(settings, self._file, since=self._saved)
+        self._saved = settings
 
 
 class _NotToml(Exception):

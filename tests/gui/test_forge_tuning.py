@@ -8,7 +8,9 @@ import pytest
 from PySide6.QtWidgets import QCheckBox
 from pytestqt.qtbot import QtBot
 
+from draftlight import paths
 from draftlight.errors import UserError
+from draftlight.forge.consent import let_learn, may_learn
 from draftlight.forge.reports import AcceptanceMeasured, ChatsWritten, Report, Stage, StageBegun, Trained, Tuned
 from draftlight.forge.tuned_files import tuning_request
 from draftlight.library.scanner import ModelFile, list_models
@@ -54,8 +56,9 @@ def opened(
 ) -> Callable[..., tuple[Opened, ForgeWindow]]:
     """Open the window with a pair loaded, and the forge's window."""
 
-    def make(forge: ScriptedForge, loaded: PairSettings = pair, **changes: object) -> tuple[Opened, ForgeWindow]:
-        one = ready(pair=loaded, models=models, forge=forge, **changes)
+    def make(forge: ScriptedForge, loaded: PairSettings = pair, *, allowed: bool = False) -> tuple[Opened, ForgeWindow]:
+        let_learn(allowed=allowed)
+        one = ready(pair=loaded, models=models, forge=forge)
         one.act("Make a draft model …")
         assert one.window.forge.window is not None
         return one, one.window.forge.window
@@ -69,16 +72,37 @@ def consent(window: ForgeWindow) -> QCheckBox:
 
 
 def test_nothing_is_learned_from_chats_until_that_is_allowed(opened: Callable[..., tuple[Opened, ForgeWindow]]) -> None:
-    one, window = opened(ScriptedForge())
+    _, window = opened(ScriptedForge())
     assert not consent(window).isChecked()
     assert "Tune it" not in buttons(window)
     assert "Nothing leaves the computer, and nothing is kept but the tuned draft model" in words(window)
     consent(window).click()
-    assert one.saved[-1].learn_from_chats
+    assert may_learn()
     assert "Tune it" in buttons(window)
     consent(window).click()
-    assert not one.saved[-1].learn_from_chats
+    assert not may_learn()
     assert "Tune it" not in buttons(window)
+
+
+def test_consent_that_was_withdrawn_elsewhere_is_withdrawn_in_the_window(
+    opened: Callable[..., tuple[Opened, ForgeWindow]],
+) -> None:
+    one, window = opened(ScriptedForge(), allowed=True)
+    assert consent(window).isChecked()
+    let_learn(allowed=False)
+    one.act("Make a draft model …")
+    assert not consent(window).isChecked()
+    assert "Tune it" not in buttons(window)
+
+
+def test_consent_that_cannot_be_noted_is_not_shown_as_given(
+    opened: Callable[..., tuple[Opened, ForgeWindow]],
+) -> None:
+    one, window = opened(ScriptedForge())
+    paths.settings_file().mkdir(parents=True)
+    consent(window).click()
+    assert not consent(window).isChecked()
+    assert "The settings cannot be saved" in one.window.notices.sentences[-1]
 
 
 def test_without_a_draft_model_there_is_nothing_to_tune_but_consent_can_be_withdrawn(
@@ -87,18 +111,18 @@ def test_without_a_draft_model_there_is_nothing_to_tune_but_consent_can_be_withd
     alone = replace(pair, draft=None)
     _, window = opened(ScriptedForge(), alone)
     assert not consent(window).isVisible()
-    one, window = opened(ScriptedForge(), alone, learn_from_chats=True)
+    _, window = opened(ScriptedForge(), alone, allowed=True)
     assert consent(window).isChecked()
     assert "Tune it" not in buttons(window)
     consent(window).click()
-    assert not one.saved[-1].learn_from_chats
+    assert not may_learn()
 
 
 def test_a_tuning_is_told_as_it_goes_and_its_result_can_be_used(
     qtbot: QtBot, opened: Callable[..., tuple[Opened, ForgeWindow]], pair: PairSettings
 ) -> None:
     forge = ScriptedForge(LEARNING, hold_at=IN_TRAINING)
-    one, window = opened(forge, learn_from_chats=True)
+    one, window = opened(forge, allowed=True)
     press(window, "Tune it")
     qtbot.waitUntil(lambda: bool(one.window.forge.run.progress.acceptances))
     (request,) = forge.requests
@@ -114,7 +138,7 @@ def test_a_tuning_is_told_as_it_goes_and_its_result_can_be_used(
     press(question(window), "Let it run")
     forge.go_on.set()
     qtbot.waitUntil(lambda: one.window.forge.run.phase is Phase.TUNED)
-    assert "40.0 % of drafts at K = 1 were accepted before, 47.0 % after" in words(window)
+    assert "40.0 % of the target's tokens were foretold before, 47.0 % after" in words(window)
     with qtbot.waitSignal(one.window.loader.ended):
         press(window, "Use it now")
     assert one.loader.loaded[-1].draft == BETTER.path
@@ -124,7 +148,7 @@ def test_a_tuning_is_told_as_it_goes_and_its_result_can_be_used(
 def test_no_gain_is_told_and_offers_nothing_to_use(
     qtbot: QtBot, opened: Callable[..., tuple[Opened, ForgeWindow]]
 ) -> None:
-    one, window = opened(ScriptedForge([replace(BETTER, path=None, after=0.39)]), learn_from_chats=True)
+    one, window = opened(ScriptedForge([replace(BETTER, path=None, after=0.39)]), allowed=True)
     press(window, "Tune it")
     qtbot.waitUntil(lambda: one.window.forge.run.phase is Phase.TUNED)
     assert "Tuning has brought nothing" in words(window)
@@ -136,10 +160,10 @@ def test_no_gain_is_told_and_offers_nothing_to_use(
 def test_what_was_tuned_earlier_and_stays_is_told(
     qtbot: QtBot, opened: Callable[..., tuple[Opened, ForgeWindow]]
 ) -> None:
-    one, window = opened(ScriptedForge([replace(BETTER, path=None, earlier=0.5)]), learn_from_chats=True)
+    one, window = opened(ScriptedForge([replace(BETTER, path=None, earlier=0.5)]), allowed=True)
     press(window, "Tune it")
     qtbot.waitUntil(lambda: one.window.forge.run.phase is Phase.TUNED)
-    assert "50.0 % of those of the draft model tuned earlier, 47.0 % after" in words(window)
+    assert "50.0 % by the draft model tuned earlier, 47.0 % after" in words(window)
     assert "deleted since; a reset deletes it" in words(window)
 
 
@@ -147,7 +171,7 @@ def test_a_refusal_is_told_and_trying_again_tunes_again(
     qtbot: QtBot, opened: Callable[..., tuple[Opened, ForgeWindow]]
 ) -> None:
     forge = ScriptedForge((), failure=UserError("There are 3 answers, and 17 more are needed.", "Chat some more."))
-    one, window = opened(forge, learn_from_chats=True)
+    one, window = opened(forge, allowed=True)
     press(window, "Tune it")
     qtbot.waitUntil(lambda: one.window.forge.run.phase is Phase.FAILED)
     assert "The draft model was not tuned" in words(window)
@@ -159,7 +183,7 @@ def test_a_refusal_is_told_and_trying_again_tunes_again(
 
 def test_what_was_tuned_unseen_is_a_notice(qtbot: QtBot, opened: Callable[..., tuple[Opened, ForgeWindow]]) -> None:
     forge = ScriptedForge(LEARNING, hold_at=IN_TRAINING)
-    one, window = opened(forge, learn_from_chats=True)
+    one, window = opened(forge, allowed=True)
     press(window, "Tune it")
     window.close()
     forge.go_on.set()
@@ -173,7 +197,7 @@ def test_a_reset_deletes_the_tuned_draft_model_and_loads_the_untuned_one(
 ) -> None:
     assert pair.draft is not None
     made = tune(tuning_request(pair.target, pair.draft))
-    one, window = opened(ScriptedForge(), replace(pair, draft=made), learn_from_chats=True)
+    one, window = opened(ScriptedForge(), replace(pair, draft=made), allowed=True)
     assert {"Tune it anew", "Reset"} <= set(buttons(window))
     with qtbot.waitSignal(one.window.loader.ended):
         press(window, "Reset")

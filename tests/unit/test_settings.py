@@ -17,6 +17,7 @@ from draftlight.settings import (
     Palette,
     SamplingSettings,
     Settings,
+    SettingsWriter,
     load_settings,
     save_settings,
 )
@@ -88,6 +89,21 @@ def test_a_choice_that_was_taken_back_leaves_the_file(tmp_path: Path) -> None:
     plain = ALL_CHANGED.changed(pair=PairSettings(Path("t.gguf")), last_conversation=None)
     save_settings(plain, file)
     assert load_settings(file).settings == plain
+
+
+def test_a_window_saves_only_what_it_has_changed_itself(tmp_path: Path) -> None:
+    file = tmp_path / "settings.toml"
+    save_settings(Settings().changed(learn_from_chats=True, system_prompt="Be brief."), file)
+    opened = load_settings(file).settings
+    writer = SettingsWriter(file, opened)
+    save_settings(opened.changed(learn_from_chats=False), file)  # another process
+    writer.save(opened.changed(palette="safe"))
+    assert load_settings(file).settings == opened.changed(palette="safe", learn_from_chats=False)
+    writer.save(opened)
+    assert load_settings(file).settings == opened.changed(learn_from_chats=False)
+    file.unlink()
+    writer.save(opened)
+    assert not file.exists(), "nothing has changed"
 
 
 @pytest.mark.parametrize(

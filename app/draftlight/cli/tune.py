@@ -14,10 +14,10 @@ from draftlight.cli.rendering import say
 from draftlight.engine.cancel import CancelToken
 from draftlight.errors import UserError
 from draftlight.forge.client import Control
-from draftlight.forge.conditions import require_consent
+from draftlight.forge.consent import let_learn, require_consent
 from draftlight.forge.reports import Tuned
 from draftlight.forge.tuned_files import TUNING_MINUTES, reset, tuning_request
-from draftlight.settings import load_settings, save_settings
+from draftlight.settings import load_settings
 
 NOT_BETTER = 1
 _ALLOWED = (
@@ -45,8 +45,7 @@ def run(arguments: Arguments, parts: Parts) -> int:
 
 
 def _allow(*, allowed: bool) -> None:
-    file = paths.settings_file()
-    save_settings(load_settings(file).settings.changed(learn_from_chats=allowed), file)
+    let_learn(allowed=allowed)
     say(_ALLOWED.format(chats=paths.chats_file()) if allowed else _NOT_ALLOWED)
 
 

@@ -21,18 +21,19 @@ from draftlight.forge.conditions import (
     battery_low,
     folder_bytes,
     out_bytes,
-    require_consent,
     require_family,
     require_packages,
     require_room,
     require_tunable,
     tuned_bytes,
 )
+from draftlight.forge.consent import require_consent
 from draftlight.forge.lock import only_run
 from draftlight.forge.recipe import Recipe, read_recipe
 from draftlight.forge.reports import Failed, Forged, Outlook, Report, StageBegun, Tuned, from_line
 from draftlight.forge.request import ForgeRequest, as_argument, note, unfinished
 from draftlight.forge.run_folder import RunFolder
+from draftlight.forge.tuned_files import forget_remains
 from draftlight.library.gguf import read_header
 
 _log = logging.getLogger("draftlight.forge.client")
@@ -124,6 +125,8 @@ def forge(
     Raises UserError: before anything is started where something is missing or another run is at work in that folder,
     later as ForgeFailed. Raises ForgeBroken for a bug of the child's.
     """
+    if request.tune:
+        forget_remains()
     with only_run(request.folder) as lock:
         if request.tune or (request.folder / "done").exists():
             _delete(request.folder)

@@ -18,7 +18,6 @@ from draftlight.forge.recipe import Recipe
 from draftlight.library.gguf import GgufHeader
 from draftlight.library.header_file import shown_name
 from draftlight.library.pairing import check_pair
-from draftlight.settings import load_settings
 
 FAMILIES = ("llama", "qwen2", "qwen3", "gemma3")  # general.architecture of the targets that can be learned from
 _FORGE_EXTRA = re.compile(r"""extra\s*==\s*["']forge["']""")
@@ -58,12 +57,6 @@ def require_family(header: GgufHeader) -> None:
             f"{name} is of the {header.architecture or 'nameless'} family, for which no draft model can be made.",
             f"Choose a model of one of these families: {', '.join(FAMILIES)}.",
         )
-
-
-def require_consent(how: str = "Allow it in the window that makes draft models.") -> None:
-    """Raise UserError, with `how` to allow it, where the person has not said that chats may be learned from."""
-    if not load_settings(paths.settings_file()).settings.learn_from_chats:
-        raise UserError("Draft models learn from your chats only once you have allowed it.", how)
 
 
 def require_tunable(target: GgufHeader, draft: GgufHeader) -> None:

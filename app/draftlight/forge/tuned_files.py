@@ -1,13 +1,15 @@
 """Draft models tuned on the person's own chats: where they lie, what each was made from, how to be rid of them."""
 
+import glob
 import hashlib
 import itertools
-from collections.abc import Iterator
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
 from draftlight import paths
 from draftlight.errors import UserError
+from draftlight.forge.lock import only_run
 from draftlight.forge.request import ForgeRequest, request_for
 from draftlight.library.gguf import read_header
 from draftlight.library.header_file import BadModelFile
@@ -52,7 +54,8 @@ def tuned(draft: Path, target: Path) -> Path | None:
 
     Targets are known by their names, as in the chats: what one file of that name has answered is learned for all.
     """
-    return next((path for path in _names(draft) if path.is_file() and _is_of(path, draft, target)), None)
+    names = sorted(_models().glob(f"{glob.escape(draft.stem)}-tuned*.gguf"))
+    return next((path for path in names if path.is_file() and _is_of(path, draft, target)), None)
 
 
 def _is_of(path: Path, draft: Path, target: Path) -> bool:
@@ -66,8 +69,10 @@ def _is_of(path: Path, draft: Path, target: Path) -> bool:
 def reset(draft: Path, target: Path) -> Path | None:
     """Delete what was tuned from this draft model for the target, or this tuned one itself; return it, or None.
 
-    Settings whose pair names it name the untuned draft model afterwards. Raises UserError.
+    What tunings that were killed have left goes as well. Settings whose pair names it name the untuned draft model
+    afterwards. Raises UserError.
     """
+    forget_remains()
     draft = draft.absolute()
     found = tuned(draft, target) if untuned(draft) == draft else draft
     if found is None:
@@ -75,7 +80,7 @@ def reset(draft: Path, target: Path) -> Path | None:
     file = paths.settings_file()
     settings = load_settings(file).settings
     if settings.pair is not None and settings.pair != (pair := without(found, settings.pair)):
-        save_settings(settings.changed(pair=pair), file)
+        save_settings(settings.changed(pair=pair), file, since=settings)
     try:
         found.unlink()
     except OSError as error:
@@ -83,6 +88,19 @@ def reset(draft: Path, target: Path) -> Path | None:
             f"{found} cannot be deleted: {error.strerror}.", "Choose another draft model, so that it is not in use."
         ) from error
     return found
+
+
+def forget_remains() -> None:
+    """Delete what tunings have left that were killed: weights that learned from chats, and no use to anybody."""
+    busy = False
+    for lock in (paths.data_dir() / "forge").glob("tune-*.lock"):
+        try:
+            with only_run(lock.with_suffix("")):
+                shutil.rmtree(lock.with_suffix(""), ignore_errors=True)
+        except UserError:  # it is at work
+            busy = True
+    for part in () if busy else _models().glob("*-tuned*.gguf.part"):
+        part.unlink(missing_ok=True)
 
 
 def without(tuned_file: Path, pair: PairSettings) -> PairSettings:
@@ -95,11 +113,10 @@ def _free(draft: Path) -> Path:
     return next(path for path in (_name(draft, n) for n in itertools.count(1)) if not path.exists())
 
 
-def _names(draft: Path) -> Iterator[Path]:
-    """Yield the names that tuned files of such a draft model have, as far as there are files."""
-    yield from itertools.takewhile(Path.exists, (_name(draft, n) for n in itertools.count(1)))
-
-
 def _name(draft: Path, n: int) -> Path:
     ending = "" if n == 1 else f"-{n}"
-    return paths.data_dir() / "models" / f"{draft.stem}-tuned{ending}.gguf"
+    return _models() / f"{draft.stem}-tuned{ending}.gguf"
+
+
+def _models() -> Path:
+    return paths.data_dir() / "models"

@@ -92,7 +92,7 @@ class MainWindow(QMainWindow):
         self.notices = NoticeBar(self)
         self.loading = LoadingBar(self)
         self.loader = PairLoader(parts.service, self._engine, self)
-        self.forge = ForgeScreen(parts.forge, self._settings, self)
+        self.forge = ForgeScreen(parts.forge, self)
         self.controller = ChatController(
             parts.service,
             parts.open_store,
@@ -235,7 +235,6 @@ class MainWindow(QMainWindow):
         self.forge.told.connect(self.status.show_making)
         self.forge.noticed.connect(self.notices.tell)
         self.forge.files_changed.connect(self.picker.look_for_models)
-        self.forge.allowed.connect(self._take_consent)
         self.forge.use_asked.connect(self.picker.choose)
         self.controller.failed.connect(self.tell_failure)
         self.controller.answer_failed.connect(self.picker.let_choose_again)
@@ -359,11 +358,6 @@ class MainWindow(QMainWindow):
         )
         self._theme.set_look(self._settings.color_scheme, self._settings.palette)
         self._saving.start()
-
-    @Slot(bool)
-    def _take_consent(self, allowed: bool) -> None:  # noqa: FBT001 - Qt's signal
-        self._settings = self._settings.changed(learn_from_chats=allowed)
-        self._save()  # at once: a run asks the file
 
     @Slot()
     def _save(self) -> None:

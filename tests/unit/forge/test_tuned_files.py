@@ -7,7 +7,8 @@ import pytest
 
 from draftlight import paths
 from draftlight.errors import UserError
-from draftlight.forge.conditions import require_consent
+from draftlight.forge.consent import require_consent
+from draftlight.forge.lock import only_run
 from draftlight.forge.request import ForgeRequest, request_for, unfinished
 from draftlight.forge.tuned_files import reset, tuned, tuning_request, untuned, without
 from draftlight.settings import PairSettings, Settings, load_settings, save_settings
@@ -72,6 +73,31 @@ def test_a_draft_model_tuned_for_one_target_is_left_alone_by_another_s(
     assert (tuned(twin_pair.draft, twin_pair.target), tuned(twin_pair.draft, larger)) == (first, second)
     assert reset(twin_pair.draft, larger) == second
     assert first.is_file()
+    second = tune(tuning_request(larger, twin_pair.draft))
+    assert reset(twin_pair.draft, twin_pair.target) == first
+    assert tuned(twin_pair.draft, larger) == second, "though the first name is free again"
+    assert tuning_request(larger, twin_pair.draft).out == second
+    assert reset(twin_pair.draft, larger) == second
+
+
+def test_a_reset_deletes_what_killed_tunings_have_left_and_leaves_one_at_work_alone(
+    asked: ForgeRequest, twin_pair: Twins, tmp_path: Path
+) -> None:
+    other = tmp_path / "other.gguf"
+    other.write_bytes(twin_pair.draft.read_bytes())
+    at_work = tuning_request(twin_pair.target, other)
+    left = asked.folder / "trial.gguf.tmp", asked.out.with_name(f"{asked.out.name}.part")
+    busy = at_work.folder / "trial.gguf.tmp"
+    for file in (*left, busy):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.touch()
+    with only_run(asked.folder):
+        pass
+    with only_run(at_work.folder):
+        assert reset(twin_pair.draft, twin_pair.target) is None
+        assert [file.exists() for file in (*left, busy)] == [False, True, True], "whose the last is cannot be told"
+    assert reset(twin_pair.draft, twin_pair.target) is None
+    assert not any(file.exists() for file in (*left, busy))
 
 
 @pytest.mark.parametrize("by", ["its own name", "the untuned one's"])

@@ -5,11 +5,12 @@ from collections.abc import Sequence
 from PySide6.QtCore import QObject, Qt, Signal, Slot
 
 from draftlight.errors import UserError
+from draftlight.forge.consent import let_learn, may_learn
 from draftlight.forge.figures import tuned_sentences
 from draftlight.forge.reports import Forged, Tuned
 from draftlight.forge.tuned_files import reset
 from draftlight.library.scanner import ModelFile
-from draftlight.settings import PairSettings, Settings
+from draftlight.settings import PairSettings
 from draftlight.ui.forge.run import Forge, ForgeRun
 from draftlight.ui.forge.window import ForgeWindow
 from draftlight.ui.forge.words import worth
@@ -23,13 +24,11 @@ class ForgeScreen(QObject):
     told = Signal(str)  # what the run does, for the bottom line; empty where nothing runs
     noticed = Signal(str)  # how it ended while the window was closed
     files_changed = Signal()  # there is a new model file, or one is gone
-    allowed = Signal(bool)  # whether the person's chats may be learned from
     use_asked = Signal(object, object)  # the target and its new draft model, as paths
 
-    def __init__(self, forge: Forge, settings: Settings, parent: QObject | None = None) -> None:
+    def __init__(self, forge: Forge, parent: QObject | None = None) -> None:
         """Make draft models by `forge`."""
         super().__init__(parent)
-        self._allowed = settings.learn_from_chats
         self._pair: PairSettings | None = None
         self.run = ForgeRun(forge, self)
         self.run.changed.connect(self._tell)
@@ -64,7 +63,7 @@ class ForgeScreen(QObject):
         """Offer to tune the draft model of this pair, the one in force."""
         self._pair = pair
         if self.window is not None:
-            self.window.show_pair(pair, allowed=self._allowed)
+            self.window.show_pair(pair, allowed=may_learn())
 
     def close(self) -> None:
         """Close the window; the run goes on."""
@@ -98,8 +97,11 @@ class ForgeScreen(QObject):
 
     @Slot(bool)
     def _allow(self, allowed: bool) -> None:  # noqa: FBT001 - Qt's signal
-        self._allowed = allowed
-        self.allowed.emit(allowed)
+        try:
+            let_learn(allowed=allowed)
+        except UserError as error:
+            self.noticed.emit(str(error))
+            self.show_pair(self._pair)
 
     @Slot(object)
     def _reset(self, untuned_pair: PairSettings) -> None:
