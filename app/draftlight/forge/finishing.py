@@ -1,6 +1,5 @@
 """The end of a run: both quantisations judged, the better one measured by `bench` and listed with its card in it."""
 
-from collections.abc import Mapping
 from dataclasses import asdict
 
 from transformers import PreTrainedModel
@@ -11,7 +10,7 @@ from draftlight.forge.export import write_draft
 from draftlight.forge.judging import QUANTISATIONS, Judge, Judged, measured_speed_up
 from draftlight.forge.recipe import as_toml
 from draftlight.forge.reports import Card, Forged
-from draftlight.forge.request import free_name
+from draftlight.forge.request import RUN, free_name, is_of_run
 from draftlight.forge.run_folder import Plan
 from draftlight.forge.torch_model import learning
 from draftlight.forge.workshop import Stopped, Workshop
@@ -36,13 +35,11 @@ def finish(shop: Workshop, student: PreTrainedModel, judge: Judge, plan: Plan) -
     card = _card(shop, best, plan, sum(len(each.answer) for each in judge.held_out))
     if measured is not None:
         card = card.with_measured(measured.value, measured.low, measured.high)
-    out = folder.out()  # written already by a run that was killed right afterwards
-    if out is None:
-        out = request.out
-        if out.exists():  # somebody else's, since the run began
-            out = free_name(out.parent, out.stem)
-        folder.keep_out(out)
-    write_draft(student, request.target, out, best.quantisation, _facts(card))
+    out = folder.out() or request.out
+    if out.exists() and not is_of_run(out, folder.folder):  # somebody else's, since the run began
+        out = free_name(out.parent, out.stem)
+    folder.keep_out(out)
+    write_draft(student, request.target, out, best.quantisation, _facts(card) | {RUN: folder.folder.name})
     folder.log(card=asdict(card))
     folder.end()
     return Forged(out, card)
@@ -87,7 +84,7 @@ def _card(shop: Workshop, best: Judged, plan: Plan, n_places: int) -> Card:
     )
 
 
-def _facts(card: Card) -> Mapping[str, str | int | float]:
+def _facts(card: Card) -> dict[str, str | int | float]:
     """Return what the file tells of how it was made."""
     return {
         "target": card.target,

@@ -11,9 +11,12 @@ from pydantic import TypeAdapter, ValidationError
 
 from draftlight import paths
 from draftlight.errors import UserError
-from draftlight.library.header_file import shown_name
+from draftlight.library.gguf import read_header
+from draftlight.library.header_file import BadModelFile, shown_name
 
+RUN = "run"  # the entry of a draft model's file with the name of the run's folder
 _ASKED = "request.json"
+_DONE = "done"
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,19 +85,28 @@ def request_for(
         out = free_name(paths.data_dir() / "models", f"{target.stem}-draft")
     elif out.suffix.lower() != ".gguf":
         raise UserError(f"{out} is no name for a model file.", "Choose a name that ends in .gguf.")
-    elif out.exists():
-        raise UserError(f"{out} exists.", "Choose another name for the draft model, or move that file away first.")
     state = json.dumps([str(target), facts.st_size, facts.st_mtime_ns])
     name = f"{target.stem}-{hashlib.sha256(state.encode()).hexdigest()[:12]}"
+    folder = paths.data_dir() / "forge" / name
+    if out.exists() and ((folder / _DONE).exists() or not is_of_run(out, folder)):
+        raise UserError(f"{out} exists.", "Choose another name for the draft model, or move that file away first.")
     return ForgeRequest(
         target=target,
-        folder=paths.data_dir() / "forge" / name,
+        folder=folder,
         out=out.absolute(),
         minutes=minutes,
         size=size,
         recipe=None if recipe is None else recipe.absolute(),
         weights=None if weights is None else weights.absolute(),
     )
+
+
+def is_of_run(draft: Path, folder: Path) -> bool:
+    """Whether this file is what the run of that folder has made."""
+    try:
+        return read_header(draft).get_str(f"draftlight.forge.{RUN}") == folder.name
+    except BadModelFile:
+        return False
 
 
 def note(request: ForgeRequest) -> None:
@@ -105,7 +117,7 @@ def note(request: ForgeRequest) -> None:
 def unfinished(request: ForgeRequest) -> ForgeRequest | None:
     """Return what an earlier run for this target was asked for, where there is something of it to go on from."""
     folder = request.folder
-    if (folder / "done").exists() or not any((folder / name).is_file() for name in ("held-out.json", "plan.json")):
+    if (folder / _DONE).exists() or not any((folder / name).is_file() for name in ("held-out.json", "plan.json")):
         return None
     try:
         return from_argument((folder / _ASKED).read_text("utf-8"))
