@@ -14,6 +14,7 @@ from transformers import PreTrainedModel
 
 from draftlight.forge.chats import Chats
 from draftlight.forge.distill import Distillation
+from draftlight.forge.gguf_file import read_contents
 from draftlight.forge.recipe import ChatPlan, Kind, Recipe, TrainingPlan
 from draftlight.forge.reports import Outlook
 from draftlight.forge.run_folder import Plan
@@ -36,6 +37,7 @@ _PRODUCT = 1024
 _TRIED_STEPS = 4
 _TRIED_PROMPT = 32
 _FEWEST_TOGETHER = 16
+_LANGUAGES = "general.languages"
 
 
 def device(n_bytes: int) -> torch.device:
@@ -102,8 +104,9 @@ def rows_in_time(
 
 def languages(target: Path, known: Sequence[str]) -> tuple[str, ...]:
     """Return those of the `known` languages that the file says the model speaks, English where it names none."""
-    named = read_header(target).metadata.get("general.languages")
-    spoken = [str(each) for each in named] if isinstance(named, tuple) else []
+    named = read_contents(read_header(target), _LANGUAGES).entries.get(_LANGUAGES)
+    texts = named.value if named is not None and isinstance(named.value, list) else []
+    spoken = [each.decode("utf-8", "replace") for each in texts if isinstance(each, bytes)]
     return tuple(each for each in known if each in spoken) or ("en",)
 
 
