@@ -26,7 +26,7 @@ from draftlight.llama.backend import LlamaModel, ModelOptions
 from twins import write_twin
 
 SHAPE = Shape(Kind.PRUNED, layers=(0,))
-VERIFY_COSTS = (1.0, 1.2, 1.4, 1.6, 1.8, 2.0, 2.2, 2.4, 2.6)
+VERIFY_COSTS = tuple(1.0 + 0.2 * k for k in range(17))
 PLAN = Plan(Recipe(SHAPE), Outlook(SHAPE.label, VERIFY_COSTS, 0.5, 0.3), 1_000, "float32")
 
 
@@ -65,8 +65,11 @@ def shop(target: LlamaModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     return made
 
 
-def test_a_file_is_judged_by_its_own_drafting(student: PreTrainedModel, judge: Judge, tmp_path: Path) -> None:
-    found = judge.judged(student, "Q8_0", tmp_path / "trial.gguf.tmp")
+@pytest.mark.parametrize("quantisation", QUANTISATIONS)
+def test_a_file_is_judged_by_its_own_drafting(
+    student: PreTrainedModel, judge: Judge, tmp_path: Path, quantisation: str
+) -> None:
+    found = judge.judged(student, quantisation, tmp_path / "trial.gguf.tmp")
     with opened(found.path, 1) as draft:
         assert found.acceptance == agreement(draft, judge.held_out)
     gains = {k: found.block_efficiency[k] / (VERIFY_COSTS[k] + k * found.draft_cost) for k in found.block_efficiency}
@@ -96,6 +99,25 @@ def test_the_file_that_promises_more_is_kept(
     assert read_header(made.path).quantisation == better
     assert shop.folder.done.exists()
     assert not list(shop.folder.folder.glob("*.gguf.tmp"))
+
+
+def test_a_file_that_came_since_is_left_alone_even_by_a_run_that_was_about_to_write_it(
+    shop: Workshop, student: PreTrainedModel, judge: Judge
+) -> None:
+    shop.folder.keep_out(shop.request.out)
+    shop.request.out.write_bytes(b"somebody else's")
+    made = finish(shop, student, judge, PLAN)
+    assert made.path == shop.request.out.with_name("draft-2.gguf")
+    assert shop.request.out.read_bytes() == b"somebody else's"
+
+
+def test_a_run_that_was_killed_after_it_had_written_writes_the_same_file_again(
+    shop: Workshop, student: PreTrainedModel, judge: Judge
+) -> None:
+    made = finish(shop, student, judge, PLAN)
+    shop.folder.done.unlink()
+    assert finish(shop, student, judge, PLAN).path == made.path == shop.request.out
+    assert [file.name for file in made.path.parent.glob("*.gguf")] == [made.path.name]
 
 
 def test_a_speed_up_that_could_not_be_measured_does_not_cost_the_draft_model(

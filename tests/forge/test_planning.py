@@ -4,16 +4,19 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import gguf
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from draftlight.engine.costs import StepCosts
+from draftlight.engine.decoding import LONGEST_DRAFT
 from draftlight.errors import UserError
 from draftlight.forge.planning import Budget, device, languages, rows_in_time, rows_together, sized
 from draftlight.forge.prospects import expected_acceptance, shapes_for, usual_minutes, verify_costs
 from draftlight.forge.recipe import ChatPlan, Kind, Recipe, Shape, as_toml, read_recipe
+from draftlight.forge.reports import Outlook
 from draftlight.forge.writing import ATTENTION
 from small_torch import small_model
 from twins import write_twin
@@ -86,6 +89,11 @@ def test_verifies_are_priced_in_plain_steps() -> None:
     assert verify_costs(costs)[:4] == (1.0, 1.5, 1.75, 2.0)
 
 
+def test_the_best_possible_gain_counts_every_draft_length_of_the_engine() -> None:
+    flat = StepCosts((100, 2000), (1, 32), ((1.0, 1.0), (1.0, 1.0)))
+    assert Outlook("", verify_costs(flat), 0.0, 0.5).most == pytest.approx(LONGEST_DRAFT + 1)
+
+
 def test_a_large_cache_takes_fewer_chats_at_once() -> None:
     target = small_model("llama")
     assert rows_together(target, ChatPlan()) == 128
@@ -121,6 +129,13 @@ def test_a_target_speaks_what_its_file_says(tmp_path: Path, starter_target: Path
     assert languages(tmp_path / "twin.gguf", ("de", "en")) == ("en",)
     assert languages(starter_target, ("de", "en")) == ("en",)
     assert languages(starter_target, ("de", "fr")) == ("en",)
+    speaks = tmp_path / "speaks.gguf"
+    writer = gguf.GGUFWriter(speaks, "llama")
+    writer.add_array("general.languages", ["fr", "en", "xx", "de"])
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.close()
+    assert languages(speaks, ("de", "en", "es", "fr")) == ("de", "en", "fr")
 
 
 def test_a_recipe_comes_back_as_it_was_written_and_a_wrong_one_is_refused(tmp_path: Path) -> None:

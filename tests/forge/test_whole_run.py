@@ -121,6 +121,10 @@ def test_a_toy_run_makes_a_draft_model_that_is_accepted_more_and_more_and_a_kill
     looking = replace(request(target, tmp_path / "other", other), folder=again.folder, only_outlook=True)
     outlooks = [report for report in reports(looking) if isinstance(report, Outlook)]
     assert [each.shape for each in outlooks] == [other.shape.label], "not that of the run that was begun"
+    assert looking.recipe is not None
+    looking.recipe.write_text(as_toml(TOY), "utf-8")
+    outlooks = [report for report in reports(looking) if isinstance(report, Outlook)]
+    assert [each.shape for each in outlooks] == [TOY.shape.label], "not that of the recipe as it was"
     assert asked.recipe is not None
     asked.recipe.unlink()  # the run has its own by now
     assert not again.out.exists()

@@ -65,7 +65,7 @@ class ContextOverflow(UserError):
     """The prompt is longer than the target's context."""
 
 
-_LONGEST_DRAFT = 16
+LONGEST_DRAFT = 16
 _AUTO_UNTIL_MEASURED = 3  # llama.cpp's own default
 _WIDTHS_FOR_EXACT = 3  # with fewer exact widths EXACT would cost too much to be the default
 
@@ -259,7 +259,7 @@ class _Generation:
             return none, "the first token comes from the prompt's own pass, before the draft model reads anything"
         if not self._parts.drafters:
             return none, "no draft is chosen"
-        widest = 1 + min(self._parts.target.n_ctx - n_tokens, _LONGEST_DRAFT)
+        widest = 1 + min(self._parts.target.n_ctx - n_tokens, LONGEST_DRAFT)
         if min(n_left, widest) <= 1:
             return none, "there is room for one more token only"
         widths = self._widths(widest)

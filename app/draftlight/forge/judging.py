@@ -1,7 +1,7 @@
 """What a finished draft model is worth: its files, how often each is accepted, what each costs, what that brings."""
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,6 +18,7 @@ from draftlight.engine.sampling import SamplingParams
 from draftlight.forge.acceptance import HeldOut, agreement, block_efficiency
 from draftlight.forge.export import write_draft
 from draftlight.forge.prospects import drafted_token_cost
+from draftlight.forge.rounding import rounded
 from draftlight.forge.teacher import parity
 from draftlight.forge.workshop import Workshop, needed
 from draftlight.llama import loader
@@ -25,7 +26,7 @@ from draftlight.llama.backend import LlamaModel, ModelOptions
 from draftlight.settings import PairSettings
 
 QUANTISATIONS = ("Q8_0", "Q4_0")
-_LENGTHS = (1, 2, 3, 4, 6, 8)
+_LENGTHS = (1, 2, 3, 4, 6, 8, 12, 16)
 _ARM = "model"  # AUTO with the draft model alone
 
 
@@ -57,7 +58,8 @@ class Judge:
         write_draft(student, self.target.path, path, quantisation, {})
         with opened(path, self.target.n_threads) as draft:
             first = self.held_out[0]
-            computed = parity(student, draft, [*first.prompt, *first.answer][:256])
+            with rounded(student) if quantisation == "Q4_0" else nullcontext():  # as the file holds it
+                computed = parity(student, draft, [*first.prompt, *first.answer][:256])
             accepted = needed(agreement(draft, self.held_out, self.go_on))
             efficiency = {
                 k: needed(block_efficiency(draft, self.target.vocabulary, self.held_out, k, self.go_on))

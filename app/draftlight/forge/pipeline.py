@@ -48,7 +48,7 @@ _OPENERS = "forge/openers.toml"
 _HELD_OUT_SHARE = 0.05  # of the run's time, for the target's own answers
 _SHARD_SHARE = 0.15  # of the run's time, for chats that are written together: they are whole or lost
 _LOADED_SECONDS = 90.0  # that the finished pair's own preflight takes before `bench`
-_LOOKS_TO_JUDGE = 7  # that judging both quantisations takes as long as
+_LOOKS_TO_JUDGE = 9  # that judging both quantisations takes as long as
 
 
 def run(shop: Workshop) -> None:
@@ -133,7 +133,7 @@ def _outlook(shop: Workshop, teacher: PreTrainedModel, target: LlamaModel) -> tu
     minutes = request.minutes if recipe is None else usual_minutes(recipe.training)
     asked = f"{request.recipe or request.size}, {minutes:g} minutes"
     known = folder.prospect()
-    if known is not None and known.asked == asked:
+    if known is not None and known.asked == asked and (recipe is None or known.shape == recipe.shape):
         return known.shape, known.outlook
     report = None
     for step in preflight.run(PairSettings(request.target), shop.cancel):

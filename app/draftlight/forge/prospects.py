@@ -10,6 +10,7 @@ from typing import Any
 from transformers import PreTrainedModel
 
 from draftlight.engine.costs import StepCosts
+from draftlight.engine.decoding import LONGEST_DRAFT
 from draftlight.engine.model import LanguageModel
 from draftlight.forge.export import write_draft
 from draftlight.forge.recipe import Kind, Shape, TrainingPlan
@@ -18,7 +19,6 @@ from draftlight.forge.student import begin
 from draftlight.forge.torch_model import head_width
 from draftlight.llama.backend import LlamaModel, ModelOptions
 
-_LENGTHS = 8  # draft lengths that are considered
 CONTEXT = 600  # tokens, at which costs are compared: a chat's usual length
 _TIMED = 60  # passes of each model
 _WARM_UP = 8
@@ -73,7 +73,7 @@ def usual_minutes(training: TrainingPlan) -> float:
 def verify_costs(costs: StepCosts) -> tuple[float, ...]:
     """Return what a verify of 0, 1, ... drafted tokens costs, in plain steps."""
     plain = costs.at(1, CONTEXT)
-    return tuple(costs.at(k + 1, CONTEXT) / plain for k in range(_LENGTHS + 1))
+    return tuple(costs.at(k + 1, CONTEXT) / plain for k in range(LONGEST_DRAFT + 1))
 
 
 def drafted_token_cost(target: LanguageModel, draft: LanguageModel, go_on: Callable[[], bool]) -> float | None:
