@@ -27,7 +27,7 @@ _BETAS = (0.9, 0.98)
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What one step did: answer tokens seen so far, and its loss in nats per token."""
+    """What one step did: answer tokens seen so far, and the cross-entropy to the target's choices, nats a token."""
 
     n_seen: int
     loss: float
@@ -77,17 +77,20 @@ class Distillation:
             optimizer.zero_grad(set_to_none=True)
         with rounded(self._student) if self._in_last(self._plan.rounded_share) else nullcontext():
             with torch.autocast(self._device.type, self._dtype, enabled=self._dtype is not torch.float32):
-                loss = self._loss(places)
+                loss, told = self._losses(places)
             loss.backward()  # type: ignore[no-untyped-call]
         torch.nn.utils.clip_grad_norm_(self._student.parameters(), 1.0)
         for optimizer in self._optimizers:
             optimizer.step()
         self.n_steps += 1
         self.n_seen += len(places.label_rows)
-        return Step(self.n_seen, float(loss.detach()))
+        return Step(self.n_seen, float(told))
 
-    def _loss(self, places: "_Places") -> torch.Tensor:
-        """Cross-entropy to the target's law or choice, among the batch's labels and some other tokens."""
+    def _losses(self, places: "_Places") -> tuple[torch.Tensor, torch.Tensor]:
+        """Return the cross-entropy to learn from, to the target's law or its choice, and that to its choice.
+
+        Both among the batch's labels and some other tokens.
+        """
         device = self._device
         hidden = hidden_states(self._student, torch.from_numpy(places.ids).to(device), use_cache=False)
         hidden = hidden[torch.from_numpy(places.rows).to(device), torch.from_numpy(places.columns).to(device)]
@@ -99,12 +102,11 @@ class Distillation:
         where = torch.from_numpy(np.searchsorted(among, ids)).to(device)
         weight = output_weight(self._student)[torch.from_numpy(among.astype(np.int64)).to(device)]
         logits = capped(self._student, (hidden @ weight.to(hidden.dtype).T).float())
-        law = torch.softmax(logprobs, -1)
+        labels, total = logits.gather(-1, where), logits.logsumexp(-1)
+        to_choice = (total - labels[:, 0]).mean()  # the likeliest stands first
         if self._in_last(self._plan.hard_share):
-            law = torch.zeros_like(law)
-            law[:, 0] = 1.0  # the likeliest stands first
-        losses: torch.Tensor = logits.logsumexp(-1) - (law * logits.gather(-1, where)).sum(-1)
-        return losses.mean()
+            return to_choice, to_choice.detach()
+        return (total - (torch.softmax(logprobs, -1) * labels).sum(-1)).mean(), to_choice.detach()
 
     def _set_rate(self) -> None:
         done = self.n_seen / self._plan.n_tokens
