@@ -16,6 +16,7 @@ from draftlight.forge.client import Control, forge
 from draftlight.forge.reports import AcceptanceMeasured, Report, Trained, Tuned
 from draftlight.forge.request import ForgeRequest
 from draftlight.forge.tuned_files import tuning_request, untuned
+from draftlight.forge.tuning import stored_as
 from draftlight.history.store import HistoryStore
 from draftlight.library.gguf import read_header
 from draftlight.library.pairing import check_pair
@@ -23,7 +24,7 @@ from draftlight.library.scanner import list_models
 from draftlight.llama import loader
 from draftlight.settings import PairSettings, Settings, save_settings
 from findings import note
-from twins import Twins, make_twins
+from twins import Twins, make_twins, write_twin
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -94,6 +95,13 @@ def test_a_draft_model_tuned_on_chats_is_accepted_more_on_newer_answers_and_noth
     assert (again.path is not None) == (again.after > tuned.after)
     assert kept_files() == [asked.out.name]
     note(f"a toy draft tuned on 22 chats: accepted at {tuned.before:.0%} of places before, {tuned.after:.0%} after")
+
+
+@pytest.mark.parametrize(("weights", "stored"), [("Q8_0", "Q8_0"), ("Q4_0", "Q4_0"), ("Q4_1", "Q4_0"), ("F16", "Q8_0")])
+def test_a_tuned_file_is_no_larger_than_it_was(weights: str, stored: str, tmp_path: Path) -> None:
+    draft = tmp_path / "draft.gguf"
+    write_twin(draft, weights=weights)
+    assert stored_as(read_header(draft)) == stored
 
 
 def test_what_is_no_better_is_not_kept_and_the_time_is(pair: Twins) -> None:

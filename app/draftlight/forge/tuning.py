@@ -29,7 +29,7 @@ from draftlight.forge.torch_model import embedding, learning, moved
 from draftlight.forge.tuned_files import TUNED_FOR, TUNED_FROM
 from draftlight.forge.workshop import Workshop, needed
 from draftlight.history.store import HistoryStore
-from draftlight.library.gguf import read_header
+from draftlight.library.gguf import GgufHeader, read_header
 from draftlight.llama.backend import LlamaModel, ModelOptions
 
 _N_CTX = 2 * LONGEST
@@ -42,6 +42,7 @@ _PATIENCE = 3  # looks without a better acceptance after which the training ends
 _TELL_SECONDS = 2.0
 _SHOWN_K = 3
 _SEED = 1
+_FEW_BITS = 6.0  # a weight, up to which a file is Q4_0 once it is tuned
 
 
 def run(shop: Workshop) -> None:
@@ -67,14 +68,20 @@ def run(shop: Workshop) -> None:
         target.close()
 
 
+def stored_as(draft: GgufHeader) -> str:
+    """Return what the tuned file is stored as: as the draft model's is where we can, else as small."""
+    if draft.quantisation in {"F32", "Q8_0", "Q4_0"}:
+        return draft.quantisation
+    return "Q4_0" if 8 * draft.size <= _FEW_BITS * draft.n_parameters else "Q8_0"
+
+
 class _Tuner:
     """The parts of a run, and how long each may take."""
 
     def __init__(self, shop: Workshop, target: LlamaModel) -> None:
         self._shop, self._target = shop, target
         self._draft = needed(shop.request.tune)
-        kept = read_header(self._draft).quantisation
-        self._quantisation = kept if kept in {"F32", "Q8_0", "Q4_0"} else "Q8_0"
+        self._quantisation = stored_as(read_header(self._draft))
         self._started = self._shop.clock()
 
     def read(self, student: PreTrainedModel) -> tuple[list[Answer], Division]:
