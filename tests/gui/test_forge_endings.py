@@ -29,7 +29,7 @@ def test_the_card_tells_what_the_draft_model_is_worth_and_can_be_used(
     made.press("Make the draft model")
     made.until(qtbot, Phase.MADE)
     told = words(made.window)
-    assert "Accepts 58 % of drafts at K = 1 on held-out chats, costs 12 % of a target step" in told
+    assert "Foretells 58 % of the target's tokens on held-out chats (55 % of drafts accepted at K = 1), costs" in told
     assert "measured 1.27x (1.20 to 1.34)." in told
     assert str(MADE.path) in told
     assert "1.97 at K = 3" in told

@@ -96,7 +96,7 @@ def test_the_bottom_line_tells_of_a_run_whose_window_is_closed_and_one_can_go_on
     qtbot.waitUntil(lambda: one.window.forge.run.phase is Phase.MADE)
     assert "Making" not in one.window.status.text
     (notice,) = one.window.notices.sentences
-    assert "The draft model big-draft is made. Accepts 58 % of drafts at K = 1" in notice
+    assert "The draft model big-draft is made. Foretells 58 % of the target's tokens" in notice
 
 
 def test_a_run_that_fails_unseen_is_told_as_a_notice(qtbot: QtBot, opened: Callable[..., Opened]) -> None:

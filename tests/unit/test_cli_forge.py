@@ -80,14 +80,14 @@ def test_the_outlook_comes_first_and_the_card_last(terminal: Terminal) -> None:
     assert "every drafted token were accepted, answers would come at 2.60 times the speed (K = 4)" in lines[1]
     assert "expect about 1.4 times the speed" in lines[3]
     assert lines[-3] == (
-        "It accepts 58 % of drafts at K = 1 on held-out chats, costs 12 % of a target step, "
-        "expected speed-up 1.31x at K = 3, measured 1.27x (1.20 to 1.34)."
+        "It foretells 58 % of the target's tokens on held-out chats (55 % of drafts accepted at K = 1), "
+        "costs 12 % of a target step, expected speed-up 1.31x at K = 3, measured 1.27x (1.20 to 1.34)."
     )
     assert lines[-2] == str(request.out)
     assert lines[-1].endswith(f"chat --target {request.target} --draft {request.out}")
     assert "The target writes chats." in err
     assert "100 of 300, about 1:15 left  loss 4.00" in err
-    assert "After 300 tokens, on held-out chats: 50 % of drafts at K = 1 are accepted, 1.90 tokens a verify." in err
+    assert "After 300 tokens, on held-out chats: 50 % of the target's tokens are foretold, 1.90 tokens a verify" in err
 
 
 @pytest.mark.parametrize("behaviour", ["asked", "never"])

@@ -86,7 +86,7 @@ def test_the_last_pair_s_draft_model_is_tuned_and_before_and_after_are_told(
     assert (request.target, request.tune, request.minutes) == (twin_pair.target, twin_pair.draft, 30.0)
     first, second, path, chat = out.splitlines()
     assert first == (
-        "40.0 % of drafts at K = 1 were accepted before, 47.0 % after, on the 8 newest of your 50 answers, "
+        "40.0 % of the target's tokens were foretold before, 47.0 % after, on the 8 newest of your 50 answers, "
         "which it has not learned from."
     )
     assert "as private as they are" in second

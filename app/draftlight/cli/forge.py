@@ -174,8 +174,9 @@ class Screen:
                 self._bar.show(report.n_tokens, report.n_wanted, now, report.seconds_left)
             case AcceptanceMeasured():
                 share = f"{report.acceptance * 100:.0f} %"
-                self._accepted = f", {share} accepted"
-                figures = f"{share} of drafts at K = 1 are accepted, {report.block_efficiency:.2f} tokens a verify"
+                self._accepted = f", {share} foretold"
+                efficiency = f"{report.block_efficiency:.2f} tokens a verify at K = 3"
+                figures = f"{share} of the target's tokens are foretold, {efficiency}"
                 self._tell(f"After {report.n_tokens:,} tokens, on held-out chats: {figures}.")
             case Forged():
                 self.is_done = True

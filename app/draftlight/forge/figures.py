@@ -41,8 +41,10 @@ def _verdict(outlook: Outlook) -> str:
 
 def card_sentence(card: Card) -> str:
     """Return what a draft model is worth, in one sentence."""
+    one = card.block_efficiency.get(1)  # a verify of one draft commits one token, and another if that is accepted
+    drafts = "" if one is None else f" ({_percent(one - 1.0)} of drafts accepted at K = 1)"
     worth = [
-        f"accepts {_percent(card.acceptance)} of drafts at K = 1 on held-out chats",
+        f"foretells {_percent(card.acceptance)} of the target's tokens on held-out chats{drafts}",
         f"costs {_percent(card.draft_cost)} of a target step",
         f"expected speed-up {card.expected:.2f}x at K = {card.best_k}",
     ]
@@ -59,9 +61,9 @@ def card_sentence(card: Card) -> str:
 def tuned_sentences(tuned: Tuned) -> tuple[str, ...]:
     """Return what tuning a draft model on somebody's chats has brought."""
     tested = f"on the {tuned.n_held_out:,} newest of your {tuned.n_answers:,} answers, which it has not learned from"
-    before = f"{_fine(tuned.before)} of drafts at K = 1 were accepted before"
+    before = f"{_fine(tuned.before)} of the target's tokens were foretold before"
     if tuned.earlier is not None:
-        before += f", {_fine(tuned.earlier)} of those of the draft model tuned earlier"
+        before += f", {_fine(tuned.earlier)} by the draft model tuned earlier"
     change = f"{before}, {_fine(tuned.after)} after, {tested}."
     if tuned.path is None and tuned.earlier is not None:
         return change, (

@@ -79,7 +79,7 @@ class ChatsWritten:
 
 @dataclass(frozen=True, slots=True)
 class Trained:
-    """How far the training is: tokens seen, and the loss (cross-entropy to the target's law, in nats per token)."""
+    """How far the training is: tokens seen, and the loss (cross-entropy to the target's choices, nats a token)."""
 
     n_tokens: int
     n_wanted: int
@@ -90,7 +90,7 @@ class Trained:
 
 @dataclass(frozen=True, slots=True)
 class AcceptanceMeasured:
-    """Drafting on chats it has not seen: share of places where it drafts the target's token, and tokens per verify."""
+    """On chats it has not seen: the share of the target's tokens that it foretells, and tokens a verify at K = 3."""
 
     n_tokens: int
     acceptance: float

@@ -33,7 +33,7 @@ class Meaning:
 
 
 LOSS = Meaning("Loss", "nats a token")
-ACCEPTANCE = Meaning("Acceptance", "of drafts at K = 1, on held-out chats", is_share=True)
+ACCEPTANCE = Meaning("Acceptance", "of the target's tokens foretold, held-out chats", is_share=True)
 
 
 class Curve(Picture):
