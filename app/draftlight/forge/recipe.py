@@ -75,7 +75,7 @@ class TrainingPlan:
     learning_rate: float = 6e-3
     embedding_rate: float = 0.7
     n_negatives: int = 2048
-    hard_share: float = 0.3
+    hard_share: float = 0.05
     warm_up: float = 0.02
     weight_decay: float = 0.1
     rounded_share: float = 0.3
