@@ -162,6 +162,7 @@ def test_a_run_by_minutes_plans_chats_training_and_looks_for_what_is_left_of_the
     cancel = CancelToken()
     for report in forge(asked, cancel, Control(), low_battery=lambda: False):
         if isinstance(report, ChatsWritten):
+            assert report.sample, "of the chats that were written to see how long they take"
             cancel.cancel()
     plan = RunFolder(asked.folder).plan()
     assert plan is not None

@@ -27,6 +27,7 @@ from draftlight.settings import PairSettings
 
 QUANTISATIONS = ("Q8_0", "Q4_0")
 _LENGTHS = (1, 2, 3, 4, 6, 8, 12, 16)
+_SHOWN_LENGTH = 4  # up to which all of them are tried, whatever they bring
 _ARM = "model"  # AUTO with the draft model alone
 
 
@@ -61,12 +62,14 @@ class Judge:
             with rounded(student) if quantisation == "Q4_0" else nullcontext():  # as the file holds it
                 computed = parity(student, draft, [*first.prompt, *first.answer][:256])
             accepted = needed(agreement(draft, self.held_out, self.go_on))
-            efficiency = {
-                k: needed(block_efficiency(draft, self.target.vocabulary, self.held_out, k, self.go_on))
-                for k in _LENGTHS
-            }
             cost = needed(drafted_token_cost(self.target, draft, self.go_on))
-        gains = {k: efficiency[k] / (self.verify_costs[k] + k * cost) for k in _LENGTHS}
+            efficiency: dict[int, float] = {}
+            gains: dict[int, float] = {}
+            for k in _LENGTHS:
+                efficiency[k] = needed(block_efficiency(draft, self.target.vocabulary, self.held_out, k, self.go_on))
+                gains[k] = efficiency[k] / (self.verify_costs[k] + k * cost)
+                if k >= _SHOWN_LENGTH and gains[k] < max(gains.values()):
+                    break  # longer drafts take long to try, and bring less still
         best = max(gains, key=gains.__getitem__)
         return Judged(path, quantisation, accepted, efficiency, cost, gains[best], best, computed.largest)
 

@@ -16,7 +16,7 @@ from draftlight.chat.prompt import ChatMessage, build_prompt
 from draftlight.errors import UserError
 from draftlight.forge import planning
 from draftlight.forge.acceptance import HeldOut, answered
-from draftlight.forge.chats import ChatWriter, Shards
+from draftlight.forge.chats import Chats, ChatWriter, Shards
 from draftlight.forge.conditions import training_bytes
 from draftlight.forge.finishing import bench_seconds, finish
 from draftlight.forge.judging import Judge
@@ -42,13 +42,14 @@ _N_CTX = 2048
 _LEAST_SAME_CHOICE = 0.85  # quantised arithmetic alone turns 4 % of the choices
 _PARITY_TOKENS = 192
 _TELL_SECONDS = 2.0
+_FEWEST_STEPS = 40  # of the first chats, after which the time left is told: they begin slowly
 _LEAST_CONTEXT = 1024
 _FEWEST_HELD_OUT = 4
 _OPENERS = "forge/openers.toml"
 _HELD_OUT_SHARE = 0.05  # of the run's time, for the target's own answers
 _SHARD_SHARE = 0.15  # of the run's time, for chats that are written together: they are whole or lost
 _LOADED_SECONDS = 90.0  # that the finished pair's own preflight takes before `bench`
-_LOOKS_TO_JUDGE = 9  # that judging both quantisations takes as long as
+_LOOKS_TO_JUDGE = 7  # that judging both quantisations takes as long as
 
 
 def run(shop: Workshop) -> None:
@@ -217,8 +218,10 @@ def _write_chats(shop: Workshop, teacher: PreTrainedModel, target: LlamaModel, p
     wanted = plan.recipe.chats.n_tokens
     shards = Shards(shop.folder.chats)
     writer = _writer(teacher, target, plan.recipe)
-    n_tokens = sum(each.n_answer_tokens for each in shards.all())
-    progress = _ChatsProgress(shop, plan.recipe.chats, n_tokens)
+    n_tokens, sample = 0, ""
+    for kept in shards.all():
+        n_tokens, sample = n_tokens + kept.n_answer_tokens, _sample(target, kept)
+    progress = _ChatsProgress(shop, plan.recipe.chats, n_tokens, sample)
     shop.tell(StageBegun(Stage.CHATS, f"{shop.request.target.name} writes chats with itself to learn from"))
     while progress.n_tokens < wanted:
         chats = needed(writer.shard(shards.n_whole(), progress.go_on))
@@ -226,24 +229,25 @@ def _write_chats(shop: Workshop, teacher: PreTrainedModel, target: LlamaModel, p
             chats = needed(labelled_by(target, chats, plan.recipe.chats.n_labels, shop.go_on))
         shards.keep(shards.n_whole(), chats)
         shop.note_spent()
-        progress.add(chats.n_answer_tokens, _text(target, chats.tokens[: chats.starts[1]].tolist()))
+        progress.add(chats.n_answer_tokens, _sample(target, chats))
 
 
 class _ChatsProgress:
     """Tells how far the chats are, between shards by the tokens that each step should bring."""
 
-    def __init__(self, shop: Workshop, plan: ChatPlan, n_tokens: int) -> None:
+    def __init__(self, shop: Workshop, plan: ChatPlan, n_tokens: int, sample: str) -> None:
         self._shop, self._plan = shop, plan
         self.n_tokens = self._n_before = n_tokens
         self._per_shard = 0.5 * plan.n_together * plan.longest_answer
         self._n_steps = 0
         self._started = self._told = shop.clock()
-        self._sample = ""
+        self._sample = sample
 
     def go_on(self) -> bool:
         """Count a step, and tell from time to time; return whether to go on."""
         self._n_steps += 1
-        if self._shop.clock() - self._told > _TELL_SECONDS:
+        known = self.n_tokens > self._n_before or self._n_steps >= _FEWEST_STEPS
+        if known and self._shop.clock() - self._told > _TELL_SECONDS:
             self._tell()
         return self._shop.go_on()
 
@@ -263,5 +267,7 @@ class _ChatsProgress:
         self._told = self._shop.clock()
 
 
-def _text(target: LlamaModel, tokens: list[int]) -> str:
+def _sample(target: LlamaModel, chats: Chats) -> str:
+    """Return the first chat as text."""
+    tokens = chats.tokens[: chats.starts[1]].tolist()
     return b"".join(map(target.vocabulary.piece, tokens)).decode("utf-8", "replace")

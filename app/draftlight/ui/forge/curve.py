@@ -33,7 +33,7 @@ class Meaning:
 
 
 LOSS = Meaning("Loss", "nats a token")
-ACCEPTANCE = Meaning("Acceptance", "of the target's tokens foretold, held-out chats", is_share=True)
+ACCEPTANCE = Meaning("Acceptance", "of held-out tokens foretold", is_share=True)
 
 
 class Curve(Picture):
