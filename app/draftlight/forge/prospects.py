@@ -27,7 +27,7 @@ _TRAINED_IN_AN_HOUR = 2_800_000  # answer tokens, where the acceptances below we
 _NARROW_LAYERS = 3  # a fourth one was not worth its price
 _MEASURED_WITH = 135_000_000  # parameters of the target below
 # Acceptance per place on the benchmark's own questions after so many minutes on two cores. Measured with the starter
-# target, narrow: 15, 60 and 120 minutes. A pruned one had 1.22 times a narrow one's at 20; other points are extrapolated.
+# target, narrow: 15, 60 and 120 minutes. At 20 a pruned one had 1.22 times that; all other points are extrapolated.
 _REACHED = {
     Kind.NARROW: ((10.0, 0.15), (15.0, 0.20), (60.0, 0.41), (120.0, 0.58), (240.0, 0.62)),
     Kind.PRUNED: ((10.0, 0.16), (20.0, 0.24), (60.0, 0.32), (240.0, 0.40)),
