@@ -13,7 +13,7 @@ from draftlight.errors import UserError
 from draftlight.forge import finishing, judging
 from draftlight.forge.acceptance import HeldOut, agreement, answered
 from draftlight.forge.finishing import finish
-from draftlight.forge.judging import QUANTISATIONS, Judge, Judged, opened
+from draftlight.forge.judging import QUANTISATIONS, Judge, Judged, longer_is_vain, opened
 from draftlight.forge.recipe import Kind, Recipe, Shape
 from draftlight.forge.reports import AcceptanceMeasured, Outlook
 from draftlight.forge.request import ForgeRequest
@@ -76,8 +76,17 @@ def test_a_file_is_judged_by_its_own_drafting(
     assert found.expected == pytest.approx(max(gains.values()))
     assert gains[found.best_k] == pytest.approx(found.expected)
     assert set(found.block_efficiency) >= {1, 2, 3, 4}
-    assert max(found.block_efficiency) in {4, 16} or gains[max(gains)] < found.expected
     assert found.logit_difference < 1.0
+
+
+def test_longer_drafts_are_tried_until_they_cannot_be_worth_more() -> None:
+    steep = {k: 1.0 + 0.5 * k for k in range(17)}
+    dear_step = {k: 1.0 + (k > 3) for k in range(17)}
+    accepted = {k: sum(0.9**i for i in range(k + 1)) for k in (1, 2, 3, 4)}
+    assert longer_is_vain(accepted, steep)
+    assert accepted[4] / dear_step[4] < accepted[3] / dear_step[3]
+    assert not longer_is_vain(accepted, dear_step), "sixteen cost as much as four"
+    assert longer_is_vain(dict.fromkeys((1, 2, 3, 4), 1.2), dear_step)
 
 
 def test_a_judge_that_is_told_to_stop_stops(student: PreTrainedModel, judge: Judge, tmp_path: Path) -> None:

@@ -4,12 +4,10 @@ import contextlib
 import json
 import logging
 import os
-import shutil
 import sys
 import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
-from pathlib import Path
 
 import psutil
 
@@ -56,7 +54,7 @@ _ENVIRONMENT = {
 def discard(request: ForgeRequest) -> None:
     """Delete what an earlier run has left, so that the next one begins anew. Raises UserError where one is at work."""
     with only_run(request.folder):
-        _delete(request.folder)
+        RunFolder(request.folder).delete()
 
 
 class Control:
@@ -128,8 +126,8 @@ def forge(
     if request.tune:
         forget_remains()
     with only_run(request.folder) as lock:
-        if request.tune or (request.folder / "done").exists():
-            _delete(request.folder)
+        if request.tune or RunFolder(request.folder).done.exists():
+            RunFolder(request.folder).delete()
         is_whole = not (request.only_outlook or request.tune)
         if is_whole:
             request = unfinished(request) or request
@@ -155,7 +153,7 @@ def forge(
             with contextlib.suppress(OSError):  # of a run that was killed while it wrote; it writes it anew
                 request.out.with_name(f"{request.out.name}.part").unlink()
             if request.tune:
-                _delete(request.folder)
+                RunFolder(request.folder).delete()
 
 
 def _require(request: ForgeRequest, low_battery: Callable[[], bool]) -> None:
@@ -286,15 +284,3 @@ def _give_way(child: Child) -> None:
             process.nice(psutil.BELOW_NORMAL_PRIORITY_CLASS)
         else:
             process.nice(max(_LOWER_PRIORITY, process.nice()))
-
-
-def _delete(folder: Path) -> None:
-    """Delete a run's folder, if it is there. Raises UserError."""
-    try:
-        shutil.rmtree(folder)
-    except FileNotFoundError:
-        return
-    except OSError as error:
-        raise UserError(
-            f"The earlier run in {folder} cannot be deleted: {error.strerror}.", "Delete that folder yourself."
-        ) from error

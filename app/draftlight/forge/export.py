@@ -17,12 +17,12 @@ from transformers import PreTrainedModel
 from draftlight.errors import UserError
 from draftlight.forge.families import TensorForm, family_of, rope_factors, write_fields
 from draftlight.forge.gguf_file import read_contents
+from draftlight.forge.request import FACTS_PREFIX
 from draftlight.forge.rope import FACTORS_TENSOR
 from draftlight.forge.weights import EMBEDDING, OUTPUT
 from draftlight.library.gguf import GgufHeader, read_header
 from draftlight.library.header_file import shown_name
 
-FACTS_PREFIX = "draftlight.forge."
 _FILE_TYPES = {
     "F32": gguf.LlamaFileType.ALL_F32,
     "Q8_0": gguf.LlamaFileType.MOSTLY_Q8_0,

@@ -1,6 +1,6 @@
 """What a finished draft model is worth: its files, how often each is accepted, what each costs, what that brings."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -63,15 +63,26 @@ class Judge:
                 computed = parity(student, draft, [*first.prompt, *first.answer][:256])
             accepted = needed(agreement(draft, self.held_out, self.go_on))
             cost = needed(drafted_token_cost(self.target, draft, self.go_on))
+            prices = {k: self.verify_costs[k] + k * cost for k in _LENGTHS}
             efficiency: dict[int, float] = {}
-            gains: dict[int, float] = {}
             for k in _LENGTHS:
                 efficiency[k] = needed(block_efficiency(draft, self.target.vocabulary, self.held_out, k, self.go_on))
-                gains[k] = efficiency[k] / (self.verify_costs[k] + k * cost)
-                if k >= _SHOWN_LENGTH and gains[k] < max(gains.values()):
-                    break  # longer drafts take long to try, and bring less still
+                if k >= _SHOWN_LENGTH and longer_is_vain(efficiency, prices):
+                    break  # trying them takes a minute
+        gains = {k: tokens / prices[k] for k, tokens in efficiency.items()}
         best = max(gains, key=gains.__getitem__)
         return Judged(path, quantisation, accepted, efficiency, cost, gains[best], best, computed.largest)
+
+
+def longer_is_vain(efficiency: Mapping[int, float], prices: Mapping[int, float]) -> bool:
+    """Whether no longer draft can be worth more than those tried so far, shortest first.
+
+    Each further token brings at most as much as the last ones did: it counts only where all before it are accepted.
+    """
+    *_, before, last = efficiency
+    rise = (efficiency[last] - efficiency[before]) / (last - before)
+    best = max(tokens / prices[k] for k, tokens in efficiency.items())
+    return all((efficiency[last] + rise * (k - last)) / prices[k] <= best for k in prices if k > last)
 
 
 @contextmanager

@@ -10,11 +10,15 @@ from draftlight import paths
 from draftlight.errors import UserError
 
 
+class RunAtWork(UserError):
+    """Another process, or thread, has the run's folder."""
+
+
 @contextmanager
 def only_run(folder: Path) -> Iterator[int]:
     """Hold the lock of a run's folder, which the system lets go of with the processes that have it; yield its number.
 
-    It lies beside the folder, so that the folder can be deleted. Raises UserError where another run has it.
+    It lies beside the folder, so that the folder can be deleted. Raises RunAtWork where another run has it, UserError.
     """
     file = paths.make_folder(folder.parent) / f"{folder.name}.lock"
     try:
@@ -23,7 +27,7 @@ def only_run(folder: Path) -> Iterator[int]:
         raise UserError(f"{file} cannot be written: {error.strerror}.", "Allow writing there.") from error
     try:
         if not _locked(number):
-            raise UserError(
+            raise RunAtWork(
                 "A draft model is being made for this target already.", "Wait for that run to end, or stop it first."
             )
         yield number

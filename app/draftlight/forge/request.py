@@ -11,12 +11,13 @@ from pydantic import TypeAdapter, ValidationError
 
 from draftlight import paths
 from draftlight.errors import UserError
+from draftlight.forge.run_folder import RunFolder
 from draftlight.library.gguf import read_header
 from draftlight.library.header_file import BadModelFile, shown_name
 
-RUN = "run"  # the entry of a draft model's file with the name of the run's folder
+FACTS_PREFIX = "draftlight.forge."  # of the entries that tell how a draft model was made
+RUN = "run"  # the entry with the name of the run's folder
 _ASKED = "request.json"
-_DONE = "done"
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +89,7 @@ def request_for(
     state = json.dumps([str(target), facts.st_size, facts.st_mtime_ns])
     name = f"{target.stem}-{hashlib.sha256(state.encode()).hexdigest()[:12]}"
     folder = paths.data_dir() / "forge" / name
-    if out.exists() and ((folder / _DONE).exists() or not is_of_run(out, folder)):
+    if out.exists() and (RunFolder(folder).done.exists() or not is_of_run(out, folder)):
         raise UserError(f"{out} exists.", "Choose another name for the draft model, or move that file away first.")
     return ForgeRequest(
         target=target,
@@ -104,7 +105,7 @@ def request_for(
 def is_of_run(draft: Path, folder: Path) -> bool:
     """Whether this file is what the run of that folder has made."""
     try:
-        return read_header(draft).get_str(f"draftlight.forge.{RUN}") == folder.name
+        return read_header(draft).get_str(FACTS_PREFIX + RUN) == folder.name
     except BadModelFile:
         return False
 
@@ -117,7 +118,7 @@ def note(request: ForgeRequest) -> None:
 def unfinished(request: ForgeRequest) -> ForgeRequest | None:
     """Return what an earlier run for this target was asked for, where there is something of it to go on from."""
     folder = request.folder
-    if (folder / _DONE).exists() or not any((folder / name).is_file() for name in ("held-out.json", "plan.json")):
+    if RunFolder(folder).done.exists() or not any((folder / name).is_file() for name in ("held-out.json", "plan.json")):
         return None
     try:
         return from_argument((folder / _ASKED).read_text("utf-8"))

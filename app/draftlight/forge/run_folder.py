@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -121,6 +122,17 @@ class RunFolder:
         self.done.touch()
         for file in (self.checkpoint, self.best, *self.folder.glob("*.gguf.tmp"), *self.chats.glob("*")):
             file.unlink(missing_ok=True)
+
+    def delete(self) -> None:
+        """Delete all of it, if it is there. Raises UserError."""
+        try:
+            shutil.rmtree(self.folder)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise UserError(
+                f"The earlier run in {self.folder} cannot be deleted: {error.strerror}.", "Delete that folder yourself."
+            ) from error
 
     def log(self, **values: object) -> None:
         """Add a line to the run's log. Raises OSError."""

@@ -3,14 +3,14 @@
 import glob
 import hashlib
 import itertools
-import shutil
 from dataclasses import replace
 from pathlib import Path
 
 from draftlight import paths
 from draftlight.errors import UserError
-from draftlight.forge.lock import only_run
-from draftlight.forge.request import ForgeRequest, request_for
+from draftlight.forge.lock import RunAtWork, only_run
+from draftlight.forge.request import FACTS_PREFIX, ForgeRequest, request_for
+from draftlight.forge.run_folder import RunFolder
 from draftlight.library.gguf import read_header
 from draftlight.library.header_file import BadModelFile
 from draftlight.settings import PairSettings, load_settings, save_settings
@@ -18,8 +18,7 @@ from draftlight.settings import PairSettings, load_settings, save_settings
 TUNING_MINUTES = 30.0
 TUNED_FROM = "tuned_from"  # the entry with the path of the untuned draft model
 TUNED_FOR = "target"  # the entry with the name of the target whose answers it has learned from
-_ENTRY = f"draftlight.forge.{TUNED_FROM}"
-_TARGET_ENTRY = f"draftlight.forge.{TUNED_FOR}"
+_ENTRY, _TARGET_ENTRY = FACTS_PREFIX + TUNED_FROM, FACTS_PREFIX + TUNED_FOR
 
 
 def tuning_request(target: Path, draft: Path, *, minutes: float = TUNING_MINUTES) -> ForgeRequest:
@@ -81,26 +80,31 @@ def reset(draft: Path, target: Path) -> Path | None:
     settings = load_settings(file).settings
     if settings.pair is not None and settings.pair != (pair := without(found, settings.pair)):
         save_settings(settings.changed(pair=pair), file, since=settings)
-    try:
-        found.unlink()
-    except OSError as error:
-        raise UserError(
-            f"{found} cannot be deleted: {error.strerror}.", "Choose another draft model, so that it is not in use."
-        ) from error
+    _delete(found)
     return found
 
 
 def forget_remains() -> None:
-    """Delete what tunings have left that were killed: weights that learned from chats, and no use to anybody."""
+    """Delete what tunings have left that were killed: weights that learned from chats. Raises UserError."""
     busy = False
     for lock in (paths.data_dir() / "forge").glob("tune-*.lock"):
+        folder = lock.with_suffix("")
         try:
-            with only_run(lock.with_suffix("")):
-                shutil.rmtree(lock.with_suffix(""), ignore_errors=True)
-        except UserError:  # it is at work
+            with only_run(folder):
+                RunFolder(folder).delete()
+        except RunAtWork:
             busy = True
-    for part in () if busy else _models().glob("*-tuned*.gguf.part"):
-        part.unlink(missing_ok=True)
+    for part in () if busy else _models().glob("*-tuned*.gguf.part"):  # a busy one may be writing it
+        _delete(part)
+
+
+def _delete(file: Path) -> None:
+    try:
+        file.unlink()
+    except OSError as error:
+        raise UserError(
+            f"{file} cannot be deleted: {error.strerror}.", "Choose another draft model, so that it is not in use."
+        ) from error
 
 
 def without(tuned_file: Path, pair: PairSettings) -> PairSettings:
