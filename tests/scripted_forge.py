@@ -97,7 +97,7 @@ def main() -> int:
     say(StageBegun(Stage.TRAINING, "The draft model learns"))
     for n_done in STEPS:
         say(Trained(n_done, STEPS[-1], 400 / n_done, 75.0))
-        say(AcceptanceMeasured(n_done, n_done / 600, 1.9))
+        say(AcceptanceMeasured(n_done, n_done / 600, 1.9, 400 / n_done))
     part = request.out.with_name(f"{request.out.name}.part")
     shutil.copyfile(request.target, part)
     part.replace(request.out)

@@ -61,7 +61,7 @@ def shop(target: LlamaModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(finishing, "measured_speed_up", lambda *_: None)
     request = ForgeRequest(target.path, tmp_path / "run", tmp_path / "draft.gguf")
     made = Workshop(request, lambda _: None, lambda: True, CancelToken(), lambda: 0.0)
-    made.folder.keep_looks([AcceptanceMeasured(100, 0.1, 1.1), AcceptanceMeasured(200, 0.2, 1.2)])
+    made.folder.keep_looks([AcceptanceMeasured(100, 0.1, 1.1, 3.5), AcceptanceMeasured(200, 0.2, 1.2, 2.5)])
     return made
 
 

@@ -1,6 +1,7 @@
 """A run's training: when it ends early, and what a kill between two files leaves."""
 
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -12,7 +13,7 @@ from draftlight.forge import training
 from draftlight.forge.distill import Distillation, keep
 from draftlight.forge.judging import Judge
 from draftlight.forge.recipe import Kind, Recipe, Shape
-from draftlight.forge.reports import AcceptanceMeasured, Outlook
+from draftlight.forge.reports import AcceptanceMeasured, Outlook, Report
 from draftlight.forge.request import ForgeRequest
 from draftlight.forge.run_folder import Plan, RunFolder
 from draftlight.forge.student import begin
@@ -20,6 +21,20 @@ from draftlight.forge.training import in_vain
 from draftlight.forge.workshop import Workshop
 from small_disk import small_disk
 from small_torch import chats_of, small_model
+
+
+@dataclass(frozen=True)
+class Course:
+    """What goes on beside a training, and what it has told."""
+
+    course: training._Course
+    training: Distillation
+    told: list[Report]
+
+    def step(self, loss: float) -> None:
+        """Take one step, which had this loss."""
+        next(self.training.steps())
+        self.course.note(loss)
 
 
 def test_a_plateau_ends_no_training() -> None:
@@ -36,23 +51,44 @@ def test_a_training_that_gets_worse_for_most_of_its_looks_ends() -> None:
     assert in_vain(looks[:10], 12)
 
 
-def test_a_look_is_kept_before_the_place_to_go_on_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    written: list[str] = []
-    monkeypatch.setattr(training, "looked", lambda _, n_seen, *__: AcceptanceMeasured(n_seen, 0.3, 1.3))
-    monkeypatch.setattr(training, "keep", lambda file, _: written.append(file.name))
-    monkeypatch.setattr(Distillation, "save", lambda _, file: written.append(file.name))
-    monkeypatch.setattr(RunFolder, "keep_looks", lambda *_: written.append("looks.json"))
+@pytest.fixture
+def course(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], Course]:
+    """Begin what goes on beside a training, or go on with it, with what it tells; each look finds 0.3 and 1.3."""
+    monkeypatch.setattr(training, "looked", lambda *_: (0.3, 1.3))
     target = small_model("llama")
     plan = Plan(Recipe(Shape(Kind.PRUNED, layers=(0,))), Outlook("", (1.0,), 0.1, 0.3), 10, "float32")
     draft = begin(target, plan.recipe.shape, 1)
     learned = Distillation(draft, chats_of(8), replace(plan.recipe.training, n_tokens=1_000, batch_tokens=100), 1)
     asked = ForgeRequest(tmp_path / "target.gguf", tmp_path, tmp_path / "out.gguf")
-    shop = Workshop(asked, lambda _: None, lambda: True, CancelToken(), lambda: 0.0)
     judge = Judge(cast("Any", None), (), (1.0,), lambda: True)
-    course = training._Course(shop, learned, draft, judge, plan)
-    next(learned.steps())
-    course.note(1.0)
+
+    def make() -> Course:
+        told: list[Report] = []
+        shop = Workshop(asked, told.append, lambda: True, CancelToken(), lambda: 0.0)
+        return Course(training._Course(shop, learned, draft, judge, plan), learned, told)
+
+    return make
+
+
+def test_a_look_is_kept_before_the_place_to_go_on_from(
+    course: Callable[[], Course], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written: list[str] = []
+    monkeypatch.setattr(training, "keep", lambda file, _: written.append(file.name))
+    monkeypatch.setattr(Distillation, "save", lambda _, file: written.append(file.name))
+    monkeypatch.setattr(RunFolder, "keep_looks", lambda *_: written.append("looks.json"))
+    course().step(1.0)
     assert written == ["best.pt", "looks.json", "checkpoint.pt"], "else a kill in between would lose the look"
+
+
+def test_who_goes_on_is_told_the_looks_and_the_loss_from_where_it_was(course: Callable[[], Course]) -> None:
+    begun = course()
+    begun.step(4.0)
+    resumed = course()
+    assert resumed.told == begun.told == [AcceptanceMeasured(begun.training.n_seen, 0.3, 1.3, 4.0)]
+    resumed.step(2.0)
+    assert isinstance(resumed.told[-1], AcceptanceMeasured)
+    assert 3.9 < resumed.told[-1].loss < 4.0, "one step does not say where the loss is"
 
 
 def test_a_full_disk_is_told_as_such_and_leaves_what_was_there_before(tmp_path: Path) -> None:

@@ -37,9 +37,9 @@ LEARNING: tuple[Report, ...] = (
     ChatsWritten(300, 1_200, 900.0, SAMPLE),
     StageBegun(Stage.TRAINING, "The draft model learns"),
     Trained(1_000, 4_000, 3.5, 750.0),
-    AcceptanceMeasured(1_000, 0.31, 1.4),
+    AcceptanceMeasured(1_000, 0.31, 1.4, 3.5),
     Trained(2_000, 4_000, 2.25, 720.0),
-    AcceptanceMeasured(2_000, 0.52, 1.8),
+    AcceptanceMeasured(2_000, 0.52, 1.8, 2.25),
     StageBegun(Stage.MEASURING, "Measuring the draft model"),
     MADE,
 )

@@ -5,7 +5,7 @@ from PySide6.QtGui import QColor, QImage
 from PySide6.QtWidgets import QWidget
 from pytestqt.qtbot import QtBot
 
-from draftlight.forge.reports import ChatsWritten, Stage, StageBegun, Trained
+from draftlight.forge.reports import AcceptanceMeasured, ChatsWritten, Stage, StageBegun, Trained
 from draftlight.settings import ColorScheme, Palette
 from draftlight.ui.forge.curve import ACCEPTANCE, LOSS, Curve
 from draftlight.ui.forge.plot import rounded_axis
@@ -88,6 +88,14 @@ def test_a_resumed_runs_points_take_the_place_of_those_after_them() -> None:
     for n_tokens, loss in ((100, 4.0), (200, 3.0), (300, 2.0), (200, 2.9)):
         progress.take(Trained(n_tokens, 400, loss, 60.0))
     assert progress.losses == [(100, 4.0), (200, 2.9)]
+
+
+def test_a_resumed_runs_loss_curve_begins_where_the_run_began() -> None:
+    progress = Progress()
+    for look in (AcceptanceMeasured(100, 0.1, 1.1, 4.0), AcceptanceMeasured(200, 0.2, 1.3, 3.0)):
+        progress.take(look)  # told again before the training goes on
+    progress.take(Trained(250, 400, 2.8, 60.0))
+    assert progress.losses == [(100, 4.0), (200, 3.0), (250, 2.8)]
 
 
 def test_a_long_run_keeps_a_bounded_number_of_points_from_its_first_to_its_last() -> None:

@@ -29,7 +29,7 @@ LEARNING: tuple[Report, ...] = (
     ChatsWritten(300, 1_200, 10.0),
     StageBegun(Stage.TRAINING, "Tuning small"),
     Trained(1_000, 4_000, 3.5, 30.0),
-    AcceptanceMeasured(1_000, 0.44, 1.4),
+    AcceptanceMeasured(1_000, 0.44, 1.4, 3.5),
     StageBegun(Stage.MEASURING, "Testing"),
     BETTER,
 )

@@ -198,7 +198,7 @@ def _plan(shop: Workshop, teacher: PreTrainedModel, looking: Judge, found: tuple
         chat = (shop.clock() - started) / first.n_answer_tokens
         Shards(shop.folder.chats).keep(0, first)
         step, look = planning.trained_speed(
-            teacher, recipe, first, lambda student: looked(student, 0, looking, shop.folder.trial), shop.clock
+            teacher, recipe, first, lambda student: looked(student, looking, shop.folder.trial), shop.clock
         )
         end = bench_seconds(request.minutes) + _LOADED_SECONDS + _LOOKS_TO_JUDGE * look
         budget = planning.Budget(60.0 * request.minutes, shop.spent, end, chat, step, look)

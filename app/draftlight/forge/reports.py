@@ -90,11 +90,15 @@ class Trained:
 
 @dataclass(frozen=True, slots=True)
 class AcceptanceMeasured:
-    """On chats it has not seen: the share of the target's tokens that it foretells, and tokens a verify at K = 3."""
+    """On chats it has not seen: the share of the target's tokens that it foretells, and tokens a verify at K = 3.
+
+    `loss` is that of the training by then, as `Trained` has it.
+    """
 
     n_tokens: int
     acceptance: float
     block_efficiency: float
+    loss: float
     event: Literal["acceptance"] = "acceptance"
 
 

@@ -58,8 +58,11 @@ def in_vain(accepted: Sequence[float], n_planned: int) -> bool:
     return len(accepted) > patience and max(accepted[:-patience]) >= max(accepted[-patience:])
 
 
-def looked(student: PreTrainedModel, n_seen: int, judge: Judge, trial: Path) -> AcceptanceMeasured:
-    """Draft with the model as it is after `n_seen` tokens, by way of the file `trial`. Raises Stopped, UserError."""
+def looked(student: PreTrainedModel, judge: Judge, trial: Path) -> tuple[float, float]:
+    """Draft with the model as it is, by way of the file `trial`: how much is foretold, and tokens a verify at K = 3.
+
+    Raises Stopped, UserError.
+    """
     learning(student, on=False)
     write_draft(student, judge.target.path, trial, "Q4_0", {})
     with opened(trial, judge.target.n_threads) as draft:
@@ -67,7 +70,7 @@ def looked(student: PreTrainedModel, n_seen: int, judge: Judge, trial: Path) -> 
         efficiency = needed(block_efficiency(draft, judge.target.vocabulary, judge.held_out, _SHOWN_K, judge.go_on))
     trial.unlink()
     learning(student, on=True)
-    return AcceptanceMeasured(n_seen, accepted, efficiency)
+    return accepted, efficiency
 
 
 def _goes_on(shop: Workshop, training: Distillation) -> bool:
@@ -91,7 +94,7 @@ class _Course:
         self._looks = [look for look in shop.folder.looks() if look.n_tokens <= training.n_seen]
         for look in self._looks:
             shop.tell(look)
-        self._loss: float | None = None
+        self._loss = self._looks[-1].loss if self._looks else None
         self._started, self._n_before = shop.clock(), training.n_seen
         self._told = self._saved = shop.clock()
         self._save_every = _SAVE_SECONDS
@@ -129,13 +132,13 @@ class _Course:
     def _look(self) -> None:
         """Draft with the model as it is and keep the best. The checkpoint comes last: a kill before it repeats all."""
         folder = self._shop.folder
-        look = looked(self._student, self._training.n_seen, self._judge, folder.trial)
+        accepted, efficiency = looked(self._student, self._judge, folder.trial)
+        look = AcceptanceMeasured(self._training.n_seen, accepted, efficiency, self._loss or 0.0)
         best = max((look.acceptance for look in self._looks), default=-1.0)
         if look.acceptance > best:
             keep(folder.best, self._student.state_dict())
         self._looks.append(look)
         folder.keep_looks(self._looks)
-        figures = {"acceptance": look.acceptance, "block_efficiency": look.block_efficiency}
-        folder.log(n_tokens=look.n_tokens, **figures, loss=self._loss)
+        folder.log(n_tokens=look.n_tokens, acceptance=accepted, block_efficiency=efficiency, loss=look.loss)
         self._save()
         self._shop.tell(look)

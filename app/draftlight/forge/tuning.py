@@ -18,7 +18,7 @@ from draftlight.forge import planning
 from draftlight.forge.acceptance import agreement, block_efficiency
 from draftlight.forge.chats import Chats, joined
 from draftlight.forge.conditions import tuning_bytes
-from draftlight.forge.distill import Distillation
+from draftlight.forge.distill import Distillation, Step
 from draftlight.forge.export import write_draft
 from draftlight.forge.judging import opened
 from draftlight.forge.own_chats import LONGEST, Answer, Division, answers_on_disk, divided, laws
@@ -133,7 +133,7 @@ class _Tuner:
             needed(self._shop.go_on() or None)
             ends = training.done or self._late(_TRAINING_SHARE)
             if step.n_seen >= chats.n_answer_tokens * _LATER ** len(looks) or ends:
-                looks.append(self._look(student, division, step.n_seen))
+                looks.append(self._look(student, division, step))
                 if looks[-1] == max(looks) and looks.count(looks[-1]) == 1:
                     best = copy.deepcopy(student.state_dict())
                 ends |= max(looks) > max(looks[-_PATIENCE:])
@@ -145,14 +145,14 @@ class _Tuner:
                 break
         student.load_state_dict(best)
 
-    def _look(self, student: PreTrainedModel, division: Division, n_seen: int) -> float:
+    def _look(self, student: PreTrainedModel, division: Division, step: Step) -> float:
         go_on = self._shop.go_on
         learning(student, on=False)
         with self._trial(student) as draft:
             accepted = needed(agreement(draft, division.choosing, go_on))
             efficiency = needed(block_efficiency(draft, self._target.vocabulary, division.choosing, _SHOWN_K, go_on))
         learning(student, on=True)
-        self._shop.tell(AcceptanceMeasured(n_seen, accepted, efficiency))
+        self._shop.tell(AcceptanceMeasured(step.n_seen, accepted, efficiency, step.loss))
         return accepted
 
     @contextmanager

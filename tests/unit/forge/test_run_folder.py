@@ -27,7 +27,7 @@ def test_what_was_decided_comes_back(tmp_path: Path) -> None:
     plan = Plan(Recipe(SHAPE), OUTLOOK, 1000, "float32")
     prospect = Prospect("auto, 60 minutes", SHAPE, OUTLOOK, "float32")
     held_out = [HeldOut((1, 2), (3, 4, 5))]
-    looks = [AcceptanceMeasured(1000, 0.2, 1.1), AcceptanceMeasured(2000, 0.3, 1.3)]
+    looks = [AcceptanceMeasured(1000, 0.2, 1.1, 3.5), AcceptanceMeasured(2000, 0.3, 1.3, 2.5)]
     folder.keep_plan(plan)
     folder.keep_prospect(prospect)
     folder.keep_held_out(held_out)

@@ -80,6 +80,7 @@ class Progress:
             _append(self.losses, report.n_tokens, report.loss)
         elif isinstance(report, AcceptanceMeasured):
             _append(self.acceptances, report.n_tokens, report.acceptance)
+            _append(self.losses, report.n_tokens, report.loss)
         elif isinstance(report, Held):
             self.waiting = report.waiting
         elif isinstance(report, Forged):
