@@ -79,6 +79,19 @@ def test_a_file_is_judged_by_its_own_drafting(
     assert found.logit_difference < 1.0
 
 
+@pytest.mark.parametrize(("vain", "tried"), [(True, [1, 2, 3, 4]), (False, [1, 2, 3, 4, 6, 8, 12, 16])])
+def test_a_judge_tries_drafts_of_up_to_sixteen_but_none_beyond_four_in_vain(
+    student: PreTrainedModel,
+    judge: Judge,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    vain: bool,  # noqa: FBT001 - the case
+    tried: list[int],
+) -> None:
+    monkeypatch.setattr(judging, "longer_is_vain", lambda *_: vain)
+    assert list(judge.judged(student, "Q8_0", tmp_path / "trial.gguf.tmp").block_efficiency) == tried
+
+
 def test_longer_drafts_are_tried_until_they_cannot_be_worth_more() -> None:
     steep = {k: 1.0 + 0.5 * k for k in range(17)}
     dear_step = {k: 1.0 + (k > 3) for k in range(17)}

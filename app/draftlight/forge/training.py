@@ -107,19 +107,20 @@ class _Course:
     def note(self, loss: float) -> None:
         """Take note of a step: tell, look and save where it is time."""
         training = self._training
-        self._loss = loss if self._loss is None else _SMOOTH * self._loss + (1 - _SMOOTH) * loss
+        smoothed = loss if self._loss is None else _SMOOTH * self._loss + (1 - _SMOOTH) * loss
+        self._loss = smoothed
         if training.n_seen // self._plan.look_every > len(self._looks) or training.done:
-            self._look()
+            self._look(smoothed)
         if self._shop.clock() - self._saved > self._save_every:
             self._save()
         if self._shop.clock() - self._told > _TELL_SECONDS or training.done:
-            self._tell()
+            self._tell(smoothed)
 
-    def _tell(self) -> None:
+    def _tell(self, loss: float) -> None:
         training, wanted = self._training, self._plan.recipe.training.n_tokens
         speed = max(1.0, training.n_seen - self._n_before) / (self._shop.clock() - self._started)
         left = max(0.0, wanted - training.n_seen) / speed
-        self._shop.tell(Trained(min(training.n_seen, wanted), wanted, self._loss or 0.0, left))
+        self._shop.tell(Trained(min(training.n_seen, wanted), wanted, loss, left))
         self._told = self._shop.clock()
 
     def _save(self) -> None:
@@ -129,16 +130,16 @@ class _Course:
         self._saved = self._shop.clock()
         self._save_every = max(_SAVE_SECONDS, _SAVING_SHARE * (self._saved - began))
 
-    def _look(self) -> None:
+    def _look(self, loss: float) -> None:
         """Draft with the model as it is and keep the best. The checkpoint comes last: a kill before it repeats all."""
         folder = self._shop.folder
         accepted, efficiency = looked(self._student, self._judge, folder.trial)
-        look = AcceptanceMeasured(self._training.n_seen, accepted, efficiency, self._loss or 0.0)
+        look = AcceptanceMeasured(self._training.n_seen, accepted, efficiency, loss)
         best = max((look.acceptance for look in self._looks), default=-1.0)
         if look.acceptance > best:
             keep(folder.best, self._student.state_dict())
         self._looks.append(look)
         folder.keep_looks(self._looks)
-        folder.log(n_tokens=look.n_tokens, acceptance=accepted, block_efficiency=efficiency, loss=look.loss)
+        folder.log(n_tokens=look.n_tokens, acceptance=accepted, block_efficiency=efficiency, loss=loss)
         self._save()
         self._shop.tell(look)
